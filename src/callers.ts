@@ -1,0 +1,46 @@
+import type { AgentId, GrantId, SessionId, TenantId, UserId } from './core/vocabulary.ts'
+
+/**
+ * Who is calling, once a credential has been verified. Each flow names the arm it takes, so that "an agent cannot approve
+ * itself" is a compile error before it is a test (I6).
+ */
+export type TenantRef = { readonly id: TenantId; readonly slug: string }
+
+/** A person, through one of the tenant's first-party clients. */
+export type UserCaller = {
+  readonly as: 'user'
+  readonly tenant: TenantRef
+  readonly userId: UserId
+  readonly login: string
+  readonly name: string
+  readonly staffRoles: readonly string[]
+  readonly clientId: string
+}
+
+/** A session, by a live control token of its own. */
+export type AgentCaller = {
+  readonly as: 'agent'
+  readonly tenant: TenantRef
+  readonly agentId: AgentId
+  readonly userId: UserId
+  readonly sessionId: SessionId
+  readonly rootId: SessionId
+  readonly sessionVersion: number
+  /** What the presented token carries, to tell whether it should be re-issued. */
+  readonly carries: readonly GrantId[]
+}
+
+/** A deployed agent's app: the confidential client authenticated at the token endpoint. */
+export type AppCaller = {
+  readonly as: 'app'
+  readonly tenant: TenantRef
+  readonly agentId: AgentId
+}
+
+/** An enforcement point of the tenant, authenticated by its own secret. */
+export type EnforcementCaller = {
+  readonly as: 'enforcement'
+  readonly tenant: TenantRef
+  readonly id: string
+  readonly services: readonly string[]
+}

@@ -1,0 +1,135 @@
+import type { PGlite, Transaction } from '@electric-sql/pglite'
+import { drizzle as drizzlePglite } from 'drizzle-orm/pglite'
+import type { PgDatabase, PgQueryResultHKT } from 'drizzle-orm/pg-core'
+import { drizzle as drizzlePostgres } from 'drizzle-orm/postgres-js'
+import type postgres from 'postgres'
+import * as tables from './tables.ts'
+
+/**
+ * One transaction. `sql` is a tagged template whose holes are always parameters, for the statements whose locks and
+ * round trips matter; `orm` is Drizzle on the same transaction, for plain rows and filters composed at run time.
+ * JSON goes in as `${json(value)}::text::jsonb`; times come out as `extract(epoch from …)::float8`, since the two
+ * drivers disagree on both.
+ *
+ * Lock order, the same in every flow: guards (tenant, then user), root sessions by id, sessions, requests, the rest.
+ */
+export type Tx = {
+  readonly sql: <T>(text: TemplateStringsArray, ...values: readonly SqlValue[]) => Promise<T[]>
+  readonly orm: Orm
+}
+export type SqlValue = string | number | boolean | null | readonly string[] | readonly number[]
+export type Orm = PgDatabase<PgQueryResultHKT, typeof tables>
+
+/** A database: the embedded one or a server. Flows reach it only through `withTx` and `read`. */
+export type Db = {
+  readonly kind: 'embedded' | 'server'
+  readonly begin: <T>(label: string, body: (tx: Tx) => Promise<T>) => Promise<T>
+  /** Listens for kicks from other instances. Calls `onKick` after each, and after a reconnect. */
+  readonly listen: (channel: string, onKick: () => void) => Promise<() => Promise<void>>
+  readonly kick: (channel: string) => Promise<void>
+  readonly close: () => Promise<void>
+  /** Statements sent so far, for the tests that bound round trips. */
+  readonly statements: () => number
+}
+
+export const json = (value: unknown): string => JSON.stringify(value)
+
+const ATTEMPTS_MAX = 4
+// Deadlock, serialisation failure: Postgres rolled the transaction back and says to try again.
+const RETRYABLE = new Set(['40001', '40P01'])
+
+export const sqlState = (error: unknown): string | undefined =>
+  typeof error === 'object' && error !== null && 'code' in error && typeof error.code === 'string'
+    ? error.code
+    : error instanceof Error && error.cause !== undefined
+      ? sqlState(error.cause)
+      : undefined
+
+/** The name of the constraint that refused a write, from either driver. */
+export const refusedBy = (error: unknown): string | undefined => {
+  if (typeof error !== 'object' || error === null) return undefined
+  const named = error as { constraint_name?: string; constraint?: string; cause?: unknown }
+  return named.constraint_name ?? named.constraint ?? refusedBy(named.cause)
+}
+
+/** The only opener of transactions: one per flow, its label in `application_name` and logs. */
+export async function withTx<T>(
+  db: Db,
+  label: string,
+  body: (tx: Tx) => Promise<T>,
+): Promise<T> {
+  for (let attempt = 1; ; attempt++) {
+    try {
+      return await db.begin(label, body)
+    } catch (error) {
+      if (attempt >= ATTEMPTS_MAX || !RETRYABLE.has(sqlState(error) ?? '')) throw error
+    }
+  }
+}
+
+export function postgresDb(client: postgres.Sql): Db {
+  let statements = 0
+  // Drizzle fixes date and JSON parsing on a client when it is made; done once here so every transaction agrees.
+  drizzlePostgres(client)
+  return {
+    kind: 'server',
+    begin: (_label, body) =>
+      client.begin(async (tx) => {
+        let orm: Orm | undefined
+        return body({
+          sql: async <R>(text: TemplateStringsArray, ...values: readonly SqlValue[]) => {
+            statements++
+            const rows = await tx(text, ...(values as postgres.ParameterOrFragment<never>[]))
+            return rows as unknown as R[]
+          },
+          get orm() {
+            orm ??= drizzlePostgres(Object.assign(tx as unknown as postgres.Sql, { options: client.options }), {
+              schema: tables,
+            }) as unknown as Orm
+            return orm
+          },
+        })
+      }) as Promise<never>,
+    listen: async (channel, onKick) => {
+      const subscription = await client.listen(channel, onKick, onKick)
+      return async () => {
+        await subscription.unlisten()
+      }
+    },
+    kick: async (channel) => {
+      await client.notify(channel, '')
+    },
+    close: () => client.end({ timeout: 5 }),
+    statements: () => statements,
+  }
+}
+
+export function embeddedDb(pglite: PGlite): Db {
+  let statements = 0
+  return {
+    kind: 'embedded',
+    begin: (_label, body) =>
+      pglite.transaction(async (tx: Transaction) => {
+        let orm: Orm | undefined
+        return body({
+          sql: async <R>(text: TemplateStringsArray, ...values: readonly SqlValue[]) => {
+            statements++
+            return (await tx.sql<R>(text, ...values)).rows
+          },
+          get orm() {
+            orm ??= drizzlePglite(tx as unknown as PGlite, { schema: tables }) as unknown as Orm
+            return orm
+          },
+        })
+      }) as Promise<never>,
+    listen: async (channel, onKick) => {
+      const stop = await pglite.listen(channel, onKick)
+      return () => stop()
+    },
+    kick: async (channel) => {
+      await pglite.query('select pg_notify($1, $2)', [channel, ''])
+    },
+    close: () => pglite.close(),
+    statements: () => statements,
+  }
+}
