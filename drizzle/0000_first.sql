@@ -197,6 +197,17 @@ create table user_permission (
   constraint user_permission_is_given_once unique nulls not distinct (user_id, permission_id, resource)
 );
 --> statement-breakpoint
+-- All that a person may do now, and by what.
+create view user_access as
+  select tenant_id, user_id, permission_id, resource, 'direct' as via, id as via_id, null::text as group_id
+    from user_permission
+  union all
+  select a.tenant_id, a.user_id, p.permission_id, p.resource, 'role', a.role_id, null
+    from role_assignment a join role_permission p on p.role_id = a.role_id where a.user_id is not null
+  union all
+  select a.tenant_id, m.user_id, p.permission_id, p.resource, 'group', a.role_id, a.group_id
+    from role_assignment a join group_member m on m.group_id = a.group_id join role_permission p on p.role_id = a.role_id;
+--> statement-breakpoint
 create table restriction (
   id text primary key,
   tenant_id text not null,
@@ -595,6 +606,8 @@ create table activity (
   data jsonb not null,
   prev_hash text not null,
   hash text not null,
+  -- Not part of the record: orders readers by commit, so that a late one is not skipped.
+  xid xid8 not null default pg_current_xact_id(),
   constraint chain_does_not_fork unique (chain, seq),
   constraint session_records_are_on_their_sessions_chain check (chain = coalesce(session_id, tenant_id)),
   -- I12
@@ -614,7 +627,10 @@ create index activity_by_agent on activity (tenant_id, agent_id, n desc);
 --> statement-breakpoint
 create index activity_by_type on activity (tenant_id, type, n desc);
 --> statement-breakpoint
-create index activity_by_at on activity (tenant_id, at);
+create index activity_by_at on activity using brin (at);
+--> statement-breakpoint
+-- People's live events are the record itself, read in commit order up to the snapshot's horizon.
+create index activity_of_a_user_in_commit_order on activity (tenant_id, user_id, xid, n);
 --> statement-breakpoint
 create function activity_is_append_only() returns trigger language plpgsql as $$
 begin

@@ -33,8 +33,7 @@ export const isSensitive = (
   world: Pick<World, 'catalog' | 'sensitiveMarks'>,
   item: Item,
 ): boolean =>
-  world.catalog.get(item.permission)?.sensitive === true ||
-  overlappedBy(world.sensitiveMarks, item)
+  world.catalog.get(item.permission)?.sensitive === true || overlappedBy(world.sensitiveMarks, item)
 
 /** Reduces the world to what one item's decision needs. Pure. */
 export function factsOf(world: World, item: Item): Facts {

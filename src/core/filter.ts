@@ -25,8 +25,7 @@ const isScalar = (v: unknown): boolean =>
 
 function operandProblem(op: string, v: unknown, path: string, how: Reading): FilterProblem | null {
   if (isObject(v) && Object.keys(v).length === 1 && typeof v.$user === 'string') {
-    if (!how.userVariables)
-      return { path, message: 'may not use $user: write the value itself' }
+    if (!how.userVariables) return { path, message: 'may not use $user: write the value itself' }
     return FIELD.test(v.$user) ? null : { path, message: 'names no user attribute' }
   }
   if (op === '$in') {

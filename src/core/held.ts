@@ -71,4 +71,3 @@ export function inherits(input: {
     return (!input.readOnly && !grant.readOnly) || permission.access === 'read'
   })
 }
-

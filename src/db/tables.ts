@@ -376,6 +376,7 @@ export const activity = pgTable('activity', {
   data: jsonb('data').notNull(),
   prevHash: text('prev_hash').notNull(),
   hash: text('hash').notNull(),
+  xid: xid8('xid').notNull().default(sql`pg_current_xact_id()`),
 })
 
 export const activityCheckpoint = pgTable('activity_checkpoint', {

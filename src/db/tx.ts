@@ -1,6 +1,6 @@
 import type { PGlite, Transaction } from '@electric-sql/pglite'
-import { drizzle as drizzlePglite } from 'drizzle-orm/pglite'
 import type { PgDatabase, PgQueryResultHKT } from 'drizzle-orm/pg-core'
+import { drizzle as drizzlePglite } from 'drizzle-orm/pglite'
 import { drizzle as drizzlePostgres } from 'drizzle-orm/postgres-js'
 import type postgres from 'postgres'
 import * as tables from './tables.ts'
@@ -53,11 +53,7 @@ export const refusedBy = (error: unknown): string | undefined => {
 }
 
 /** The only opener of transactions: one per flow, its label in `application_name` and logs. */
-export async function withTx<T>(
-  db: Db,
-  label: string,
-  body: (tx: Tx) => Promise<T>,
-): Promise<T> {
+export async function withTx<T>(db: Db, label: string, body: (tx: Tx) => Promise<T>): Promise<T> {
   for (let attempt = 1; ; attempt++) {
     try {
       return await db.begin(label, body)
@@ -83,9 +79,12 @@ export function postgresDb(client: postgres.Sql): Db {
             return rows as unknown as R[]
           },
           get orm() {
-            orm ??= drizzlePostgres(Object.assign(tx as unknown as postgres.Sql, { options: client.options }), {
-              schema: tables,
-            }) as unknown as Orm
+            orm ??= drizzlePostgres(
+              Object.assign(tx as unknown as postgres.Sql, { options: client.options }),
+              {
+                schema: tables,
+              },
+            ) as unknown as Orm
             return orm
           },
         })

@@ -1,0 +1,355 @@
+import type { UserCaller } from '../callers.ts'
+import { wallsNow } from '../core/decide.ts'
+import { factsOf, isSensitive, type World } from '../core/facts.ts'
+import { coveredBy, overlappedBy } from '../core/item.ts'
+import type { DecisionReason } from '../core/reason.ts'
+import type {
+  GrantId,
+  Item,
+  ItemId,
+  RequestId,
+  RuleId,
+  SessionId,
+  TemplateId,
+} from '../core/vocabulary.ts'
+import { Journal } from '../db/activity.ts'
+import { itemData, narrowTree } from '../db/endings.ts'
+import { insertGrants, type NewGrant } from '../db/grants.ts'
+import { guardUserAlone } from '../db/guard.ts'
+import { settleItems } from '../db/requests.ts'
+import { liveRootsOf, renewRule, saveRule } from '../db/rules.ts'
+import {
+  type ItemJson,
+  itemOf,
+  lockTree,
+  type Node,
+  subjectOf,
+  type Tree,
+  worldOf,
+} from '../db/tree.ts'
+import { type Tx, withTx } from '../db/tx.ts'
+import { type Fault, type FieldError, fail, ok, type Result } from '../fault.ts'
+import type { Ctx } from '../ports.ts'
+import { freezeFault, liveNode, secondsNow, templateRef } from './live.ts'
+
+export const ANSWERS = ['allow_once', 'allow_always', 'deny', 'deny_always'] as const
+export type Answer = (typeof ANSWERS)[number]
+
+export type Answers = {
+  readonly requestId: RequestId
+  /** What the person was shown; a different one is a conflict. */
+  readonly digest: string
+  readonly items: readonly {
+    readonly id: string
+    readonly decision: Answer
+    readonly ruleExpiresAt?: number | undefined
+  }[]
+  /** The person's own words to the agent. */
+  readonly note?: string | undefined
+}
+
+type RequestSql = {
+  sessionId: SessionId
+  digest: string
+  status: 'pending' | 'settled'
+  expiresAt: number
+}
+type ItemSql = ItemJson & {
+  id: ItemId
+  outcome: 'pending' | 'granted' | 'refused'
+  reason: DecisionReason
+  shownSensitive: boolean
+  askedReason: DecisionReason | null
+  ruleId: RuleId | null
+}
+type Question = {
+  readonly item: Item
+  readonly row: ItemSql
+  readonly answer: Answer
+  readonly ruleExpiresAt?: number | undefined
+}
+
+const isYes = (answer: Answer): boolean => answer === 'allow_once' || answer === 'allow_always'
+const isAlways = (answer: Answer): boolean => answer === 'allow_always' || answer === 'deny_always'
+
+async function readRequest(tx: Tx, caller: UserCaller, id: RequestId) {
+  const [request] = await tx.sql<RequestSql>`
+    select session_id as "sessionId", digest, status, extract(epoch from expires_at)::float8 as "expiresAt"
+    from access_request where id = ${id} and tenant_id = ${caller.tenant.id} and user_id = ${caller.userId}`
+  if (request === undefined) return null
+  const items = await tx.sql<ItemSql>`
+    select id, permission_id as permission, resource, narrow, outcome, decision_reason as reason,
+      sensitive as "shownSensitive", asked_reason as "askedReason", rule_id as "ruleId"
+    from request_item where request_id = ${id} order by position`
+  return { request, items }
+}
+
+/** Whether this answer comes too late, twice or for something else: asked before all else (SPEC section 4). */
+function conflict(
+  request: RequestSql,
+  items: readonly ItemSql[],
+  digest: string,
+  now: number,
+): Fault | null {
+  if (request.status === 'settled') {
+    if (items.some((i) => i.reason === 'expired')) return { code: 'request_expired' }
+    if (items.some((i) => i.reason === 'cancelled')) return { code: 'request_cancelled' }
+    return { code: 'already_answered' }
+  }
+  if (digest !== request.digest) return { code: 'digest_mismatch' }
+  return now >= request.expiresAt ? { code: 'request_expired' } : null
+}
+
+/** Every pending item exactly once, nothing else, nothing sensitive for always: else nothing is written. */
+function questionsOf(
+  items: readonly ItemSql[],
+  answers: Answers,
+  now: number,
+): Result<readonly Question[]> {
+  const pending = items.filter((i) => i.outcome === 'pending')
+  const errors: FieldError[] = []
+  for (const [i, answer] of answers.items.entries()) {
+    const path = `items.${i}`
+    if (!pending.some((p) => p.id === answer.id))
+      errors.push({ path: `${path}.id`, message: 'is not a pending item of this request' })
+    if (answers.items.findIndex((a) => a.id === answer.id) !== i)
+      errors.push({ path: `${path}.id`, message: 'is answered twice' })
+    if (answer.ruleExpiresAt !== undefined && !isAlways(answer.decision))
+      errors.push({
+        path: `${path}.rule_expires_at`,
+        message: 'only an always has a rule to expire',
+      })
+    if (answer.ruleExpiresAt !== undefined && answer.ruleExpiresAt <= now)
+      errors.push({ path: `${path}.rule_expires_at`, message: 'must be in the future' })
+  }
+  const missing = pending.filter((p) => !answers.items.some((a) => a.id === p.id))
+  for (const item of missing) errors.push({ path: 'items', message: `${item.id} has no answer` })
+  if (errors.length > 0) return fail('answer_incomplete', { errors })
+  const questions = pending.map((row) => {
+    const { decision, ruleExpiresAt } = answers.items.find((a) => a.id === row.id) ?? {
+      decision: 'deny' as const,
+      ruleExpiresAt: undefined,
+    }
+    return { item: itemOf(row), row, answer: decision, ruleExpiresAt }
+  })
+  const remembered = questions.findIndex((q) => q.row.shownSensitive && q.answer === 'allow_always')
+  return remembered === -1
+    ? ok(questions)
+    : fail('sensitive_not_remembered', {
+        errors: [
+          { path: `items.${remembered}.decision`, message: 'is sensitive: allow_once or deny' },
+        ],
+      })
+}
+
+type Judged = Question & {
+  readonly outcome: 'granted' | 'refused'
+  readonly reason: DecisionReason
+}
+
+/** The walls once more, as they stand now; a no stands whatever they say. */
+function judge(world: World, questions: readonly Question[]): readonly Judged[] {
+  const deniedForGood = questions.filter((q) => q.answer === 'deny_always').map((q) => q.item)
+  return questions.map((q) => {
+    if (!isYes(q.answer)) return { ...q, outcome: 'refused', reason: 'denied_by_user' }
+    const facts = factsOf(world, q.item)
+    const wall = wallsNow(facts)
+    if (wall !== null) return { ...q, outcome: 'refused', reason: wall }
+    // A deny rule made since, or in this very answer, would end the grant at once.
+    if (facts.rules.deny !== undefined || overlappedBy(deniedForGood, q.item))
+      return { ...q, outcome: 'refused', reason: 'deny_rule' }
+    if (facts.sensitive && q.answer === 'allow_always')
+      return { ...q, outcome: 'refused', reason: 'sensitive' } // I8: it became sensitive since it was shown.
+    return { ...q, outcome: 'granted', reason: 'allowed_by_user' }
+  })
+}
+
+async function saveRules(
+  ctx: Ctx,
+  tx: Tx,
+  journal: Journal,
+  node: Node,
+  requestId: RequestId,
+  judged: readonly Judged[],
+) {
+  const rules = new Map<ItemId, RuleId>()
+  for (const q of judged) {
+    if (!isAlways(q.answer) || (q.answer === 'allow_always' && q.outcome !== 'granted')) continue
+    const effect = q.answer === 'allow_always' ? 'allow' : 'deny'
+    const template = node.templateName
+    if (effect === 'allow' && q.row.askedReason === 'reconsent' && q.row.ruleId !== null) {
+      await renewRule(tx, q.row.ruleId)
+      journal.session(subjectOf(node), 'rule.confirmed', {
+        rule_id: q.row.ruleId,
+        ...itemData(q.item),
+      })
+      rules.set(q.row.id, q.row.ruleId)
+      continue
+    }
+    const id = await saveRule(tx, {
+      id: ctx.ids.id('rule'),
+      tenantId: node.tenantId,
+      userId: node.userId,
+      templateId: node.templateId,
+      effect,
+      item: q.item,
+      createdFrom: requestId,
+      expiresAt: q.ruleExpiresAt,
+      now: secondsNow(ctx.clock),
+    })
+    journal.session(subjectOf(node), 'rule.created', {
+      rule_id: id,
+      effect,
+      rule_template: template,
+      ...itemData(q.item),
+    })
+    rules.set(q.row.id, id)
+  }
+  return rules
+}
+
+async function grantAllowed(
+  ctx: Ctx,
+  tx: Tx,
+  journal: Journal,
+  node: Node,
+  world: World,
+  of: { requestId: RequestId; judged: readonly Judged[] },
+) {
+  const granted: NewGrant[] = []
+  for (const q of of.judged) {
+    const held = [...world.held, ...granted.map((g) => g.item)]
+    if (q.outcome !== 'granted' || coveredBy(held, q.item)) continue
+    granted.push({
+      id: ctx.ids.id<GrantId>('grant'),
+      sessionId: node.id,
+      item: q.item,
+      readOnly: false,
+      sensitive: isSensitive(world, q.item),
+      source: 'user',
+      requestId: of.requestId,
+    })
+  }
+  await insertGrants(tx, { tenantId: node.tenantId, now: secondsNow(ctx.clock) }, granted)
+  for (const g of granted)
+    journal.session(subjectOf(node), 'grant.created', {
+      grant_id: g.id,
+      ...itemData(g.item),
+      source: 'user',
+      request_id: of.requestId,
+    })
+}
+
+/** A new deny rule ends what it overlaps in every live session of this user and template, not only in this one. */
+async function endDenied(
+  ctx: Ctx,
+  tx: Tx,
+  journal: Journal,
+  caller: UserCaller,
+  templateId: TemplateId,
+) {
+  const now = secondsNow(ctx.clock)
+  const of = { tenantId: caller.tenant.id, userId: caller.userId }
+  for (const root of await liveRootsOf(tx, { ...of, templateId })) {
+    const tree: Tree | null = await lockTree(tx, {
+      ...of,
+      sessionId: root as SessionId,
+      now,
+      guarded: true,
+    })
+    if (tree) await narrowTree(tx, journal, tree)
+  }
+}
+
+async function record(
+  tx: Tx,
+  journal: Journal,
+  caller: UserCaller,
+  of: {
+    node: Node
+    requestId: RequestId
+    judged: readonly Judged[]
+    rules: ReadonlyMap<ItemId, RuleId>
+    note: string | undefined
+    now: number
+  },
+) {
+  for (const q of of.judged) {
+    journal.session(subjectOf(of.node), 'access.decided', {
+      request_id: of.requestId,
+      item_id: q.row.id,
+      ...itemData(q.item),
+      answer: q.answer,
+      outcome: q.outcome,
+      reason: q.reason,
+      decided_by: 'prompt',
+      user: caller.userId,
+      via: caller.clientId,
+      ...(of.rules.has(q.row.id) ? { rule_id: of.rules.get(q.row.id) } : {}),
+    })
+  }
+  await settleItems(
+    tx,
+    { now: of.now, answeredBy: caller.userId, note: of.note },
+    of.judged.map((q) => ({
+      id: q.row.id,
+      outcome: q.outcome,
+      reason: q.reason,
+      ruleId: of.rules.get(q.row.id),
+    })),
+  )
+}
+
+/**
+ * The user's answer (SPEC section 4, I6, I16): under the root session's lock, conflicts first, then coverage, then the
+ * walls once more; what no longer holds is refused with its reason and the rest proceeds. Only a `UserCaller` can call it,
+ * and only the session's own user finds the request. Faults write nothing.
+ */
+export async function answerPrompt(
+  ctx: Ctx,
+  caller: UserCaller,
+  answers: Answers,
+  tx: Tx,
+): Promise<Result<{ requestId: RequestId; template: string }>> {
+  const now = secondsNow(ctx.clock)
+  const of = { tenantId: caller.tenant.id, userId: caller.userId }
+  const stops = answers.items.some((i) => i.decision === 'deny_always')
+  // A deny rule reaches all of the user's sessions, so it takes the user's guard alone, before any session's lock.
+  if (stops) await guardUserAlone(tx, of)
+  const first = await readRequest(tx, caller, answers.requestId)
+  if (first === null) return fail('not_found', { detail: 'You have no such access request.' })
+  const names = first.items.map((i) => i.permission)
+  const found = await lockTree(tx, {
+    ...of,
+    sessionId: first.request.sessionId,
+    now,
+    asked: names,
+    guarded: stops,
+  })
+  // Read again under the lock: the first look only told which lock.
+  const asked = await readRequest(tx, caller, answers.requestId)
+  if (asked === null) return fail('not_found')
+  const late = conflict(asked.request, asked.items, answers.digest, now)
+  if (late) return { ok: false, fault: late }
+  const live = liveNode(found, asked.request.sessionId, now)
+  if (!live.ok) return live.fault.code === 'session_over' ? fail('request_cancelled') : live
+  const { tree, node } = live.value
+  const questions = questionsOf(asked.items, answers, now)
+  if (!questions.ok) return questions
+  const frozen = questions.value.some((q) => isYes(q.answer)) ? freezeFault(tree, node) : null
+  if (frozen) return { ok: false, fault: frozen }
+
+  const journal = new Journal(ctx, node.tenantId)
+  const world = worldOf(tree, node)
+  const judged = judge(world, questions.value)
+  const { requestId } = answers
+  const rules = await saveRules(ctx, tx, journal, node, requestId, judged)
+  await record(tx, journal, caller, { node, requestId, judged, rules, note: answers.note, now })
+  await grantAllowed(ctx, tx, journal, node, world, { requestId, judged })
+  if (stops) await endDenied(ctx, tx, journal, caller, node.templateId)
+  await journal.write(tx)
+  return ok({ requestId, template: templateRef(node) })
+}
+
+export const answerPromptTx = (ctx: Ctx, caller: UserCaller, answers: Answers) =>
+  withTx(ctx.db, 'answer_prompt', (tx) => answerPrompt(ctx, caller, answers, tx))

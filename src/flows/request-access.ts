@@ -1,0 +1,294 @@
+import type { AgentCaller } from '../callers.ts'
+import { decide, type Verdict } from '../core/decide.ts'
+import { factsOf, isSensitive } from '../core/facts.ts'
+import { itemKey } from '../core/item.ts'
+import { RATE_WINDOW_SECONDS } from '../core/limits.ts'
+import type { GrantId, Item, ItemId, RequestId } from '../core/vocabulary.ts'
+import { Journal } from '../db/activity.ts'
+import { itemData } from '../db/endings.ts'
+import { insertGrants, type NewGrant } from '../db/grants.ts'
+import { insertRequest } from '../db/requests.ts'
+import { maskedFields } from '../db/restrictions.ts'
+import { lockTree, type Node, type PendingRow, subjectOf, type Tree, worldOf } from '../db/tree.ts'
+import { type Tx, withTx } from '../db/tx.ts'
+import { type Fault, ok, type Result } from '../fault.ts'
+import type { Ctx } from '../ports.ts'
+import { canonicalItems, digestOf, distinct, type RawItem } from './items.ts'
+import { freezeFault, limitFault, liveNode, secondsNow } from './live.ts'
+
+export type Asked = {
+  readonly items: readonly RawItem[]
+  readonly reason: string
+}
+
+/** One item's standing after the call. `requestId` when the user has been, or is already, asked. */
+export type AskedItem = {
+  readonly item: Item
+  readonly verdict: Verdict
+  readonly itemId?: ItemId
+  readonly requestId?: RequestId
+}
+
+export type AskResult = {
+  readonly items: readonly AskedItem[]
+  readonly requestId?: RequestId
+  readonly expiresAt?: number
+  /** What the session holds now. */
+  readonly held: readonly GrantId[]
+}
+
+type Decided = AskedItem & { readonly already?: PendingRow }
+
+const DECIDED_BY = {
+  allow_rule: 'rule',
+  deny_rule: 'rule',
+  mode_auto: 'mode',
+  mode_bypass: 'mode',
+} as const
+
+const decidedBy = (verdict: Verdict): 'rule' | 'mode' | 'policy' =>
+  verdict.reason in DECIDED_BY ? DECIDED_BY[verdict.reason as keyof typeof DECIDED_BY] : 'policy'
+
+/** Requests of the last minute, on the root; null when there is room for one more. */
+function rateFault(
+  tree: Tree,
+  now: number,
+): { readonly times: readonly number[]; readonly fault: Fault | null } {
+  const times = tree.requestTimes.filter((t) => t > now - RATE_WINDOW_SECONDS)
+  const { requestsPerMinute } = tree.root.limits
+  if (times.length < requestsPerMinute) return { times: [...times, now], fault: null }
+  const wait = Math.max(1, Math.ceil((times[0] ?? now) + RATE_WINDOW_SECONDS - now))
+  return {
+    times,
+    fault: limitFault(
+      'requestsPerMinute',
+      wait,
+      `At most ${requestsPerMinute} requests a minute for a session and its subagents. Try again in ${wait} s.`,
+    ),
+  }
+}
+
+function sizeFault(node: Node, count: number): Fault | null {
+  const most = node.limits.itemsPerRequest
+  return count <= most
+    ? null
+    : limitFault('itemsPerRequest', 0, `At most ${most} items in one request. Ask for fewer.`)
+}
+
+function openFault(tree: Tree): Fault | null {
+  const most = tree.root.limits.openRequests
+  return tree.openRequests < most
+    ? null
+    : limitFault(
+        'openRequests',
+        30,
+        `${most} requests already wait for the user. Wait for an answer first.`,
+      )
+}
+
+/** A refused call leaves its record and nothing else (SPEC section 3). */
+async function refuseCall(
+  tx: Tx,
+  journal: Journal,
+  node: Node,
+  asked: Asked,
+  fault: Fault,
+): Promise<Result<never>> {
+  journal.session(subjectOf(node), 'access.requested', {
+    reason: asked.reason,
+    items: asked.items
+      .slice(0, node.limits.itemsPerRequest)
+      .map((i) => ({ permission: i.permission.slice(0, 128) })),
+    refused: fault.code,
+    ...(fault.limit === undefined ? {} : { limit: fault.limit }),
+    ...(fault.retryAfterSeconds === undefined ? {} : { retry_after: fault.retryAfterSeconds }),
+  })
+  await journal.write(tx)
+  return { ok: false, fault }
+}
+
+function decideAll(ctx: Ctx, tree: Tree, node: Node, items: readonly Item[]): readonly Decided[] {
+  const world = worldOf(tree, node)
+  return items.map((item) => {
+    const verdict = decide(factsOf(world, item))
+    const already =
+      verdict.outcome === 'asked'
+        ? node.pending.find((p) => itemKey(p.item) === itemKey(item))
+        : undefined
+    return already === undefined
+      ? { item, verdict, itemId: ctx.ids.id('item') }
+      : { item, verdict, itemId: already.id, requestId: already.requestId, already }
+  })
+}
+
+const grantsOf = (
+  ctx: Ctx,
+  node: Node,
+  decided: readonly Decided[],
+  requestId: RequestId,
+): NewGrant[] =>
+  decided
+    .filter((d) => d.verdict.outcome === 'granted' && d.verdict.reason !== 'already_held')
+    .map((d) => ({
+      id: ctx.ids.id<GrantId>('grant'),
+      sessionId: node.id,
+      item: d.item,
+      readOnly: false,
+      sensitive: false,
+      source: d.verdict.reason === 'allow_rule' ? 'rule' : 'mode',
+      ruleId: d.verdict.ruleId,
+      requestId,
+    }))
+
+type Written = {
+  readonly requestId: RequestId
+  readonly expiresAt: number
+  readonly granted: readonly NewGrant[]
+}
+
+async function write(
+  ctx: Ctx,
+  tx: Tx,
+  journal: Journal,
+  of: {
+    readonly node: Node
+    readonly asked: Asked
+    readonly decided: readonly Decided[]
+    readonly tree: Tree
+    readonly now: number
+  },
+): Promise<Written> {
+  const { node, asked, decided, now } = of
+  const fresh = decided.filter((d) => d.already === undefined)
+  const requestId = ctx.ids.id<RequestId>('request')
+  const wait = node.limits.requestWaitSeconds
+  const expiresAt = wait === undefined ? node.expiresAt : Math.min(node.expiresAt, now + wait)
+  const granted = grantsOf(ctx, node, fresh, requestId)
+  journal.session(subjectOf(node), 'access.requested', {
+    ...(fresh.length === 0 ? {} : { request_id: requestId }),
+    reason: asked.reason,
+    items: decided.map((d) => ({
+      ...itemData(d.item),
+      outcome: d.verdict.outcome,
+      reason: d.verdict.reason,
+      ...(d.already === undefined ? {} : { already_asked: d.already.requestId }),
+    })),
+  })
+  for (const d of fresh) {
+    if (d.verdict.outcome === 'asked') continue
+    journal.session(subjectOf(node), 'access.decided', {
+      request_id: requestId,
+      item_id: d.itemId,
+      ...itemData(d.item),
+      outcome: d.verdict.outcome,
+      reason: d.verdict.reason,
+      decided_by: decidedBy(d.verdict),
+      ...(d.verdict.ruleId === undefined ? {} : { rule_id: d.verdict.ruleId }),
+    })
+  }
+  for (const g of granted) {
+    journal.session(subjectOf(node), 'grant.created', {
+      grant_id: g.id,
+      ...itemData(g.item),
+      source: g.source,
+      request_id: requestId,
+      ...(g.ruleId === undefined ? {} : { rule_id: g.ruleId }),
+    })
+  }
+  if (fresh.length > 0) {
+    const world = worldOf(of.tree, node)
+    await insertRequest(tx, {
+      id: requestId,
+      tenantId: node.tenantId,
+      sessionId: node.id,
+      rootId: node.rootId,
+      userId: node.userId,
+      reason: asked.reason,
+      digest: digestOf(fresh.map((d) => d.item)),
+      now,
+      expiresAt,
+      items: fresh.map((d) => ({
+        id: d.itemId ?? ctx.ids.id<ItemId>('item'),
+        item: d.item,
+        sensitive: isSensitive(world, d.item),
+        outcome: d.verdict.outcome === 'asked' ? 'pending' : d.verdict.outcome,
+        reason: d.verdict.reason,
+        ruleId: d.verdict.ruleId,
+      })),
+    })
+    await insertGrants(tx, { tenantId: node.tenantId, now }, granted)
+  }
+  return { requestId, expiresAt, granted }
+}
+
+/**
+ * `iam.request_access` (SPEC sections 4, 7): every item is granted, refused or asked of the user, in one transaction
+ * under the root session's lock, with its record (I2, I12). Does not wait for the user: see `await-answer.ts`.
+ * Faults: `session_over`, `token_stale`, `frozen`, `limit_reached`, `item_invalid` and the like; nothing is granted then.
+ */
+export async function requestAccess(
+  ctx: Ctx,
+  caller: AgentCaller,
+  asked: Asked,
+): Promise<Result<AskResult>> {
+  const result = await withTx(ctx.db, 'request_access', async (tx): Promise<Result<AskResult>> => {
+    const now = secondsNow(ctx.clock)
+    const { sessionId } = caller
+    const names = asked.items.map((i) => i.permission)
+    const found = await lockTree(tx, {
+      tenantId: caller.tenant.id,
+      userId: caller.userId,
+      sessionId,
+      now,
+      asked: names,
+    })
+    const live = liveNode(found, sessionId, now, caller.sessionVersion)
+    if (!live.ok) return live
+    const { tree, node } = live.value
+    const journal = new Journal(ctx, node.tenantId)
+    const rate = rateFault(tree, now)
+    const refused = freezeFault(tree, node) ?? rate.fault ?? sizeFault(node, asked.items.length)
+    if (refused) return refuseCall(tx, journal, node, asked, refused)
+
+    const masked = asked.items.some((i) => i.narrow)
+      ? await maskedFields(tx, node.userId)
+      : new Map()
+    const items = canonicalItems(asked.items, { catalog: tree.catalog, masked })
+    if (!items.ok) return items
+    const decided = decideAll(ctx, tree, node, distinct(items.value))
+    const prompts = decided.some((d) => d.verdict.outcome === 'asked' && d.already === undefined)
+    const crowded = prompts ? openFault(tree) : null
+    if (crowded) return refuseCall(tx, journal, node, asked, crowded)
+
+    await tx.sql`update session set request_times = ${rate.times}::float8[] where id = ${node.rootId}`
+    const written = await write(ctx, tx, journal, { node, asked, decided, tree, now })
+    await journal.write(tx)
+
+    const anew = decided.some((d) => d.already === undefined)
+    const already = decided.find((d) => d.already !== undefined)?.already
+    const byKey = new Map(decided.map((d) => [itemKey(d.item), d]))
+    return ok({
+      items: items.value
+        .flatMap((item) => byKey.get(itemKey(item)) ?? [])
+        .map((d) => ({
+          item: d.item,
+          verdict: d.verdict,
+          ...(d.itemId === undefined ? {} : { itemId: d.itemId }),
+          ...(d.verdict.outcome === 'asked' ? { requestId: d.requestId ?? written.requestId } : {}),
+        })),
+      ...(anew
+        ? { requestId: written.requestId }
+        : already
+          ? { requestId: already.requestId }
+          : {}),
+      ...(prompts
+        ? { expiresAt: written.expiresAt }
+        : already
+          ? { expiresAt: already.expiresAt }
+          : {}),
+      held: [...node.grants.map((g) => g.id), ...written.granted.map((g) => g.id)],
+    })
+  })
+  ctx.notify.kick()
+  return result
+}

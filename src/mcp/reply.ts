@@ -1,0 +1,65 @@
+import type { CallToolResult } from '@modelcontextprotocol/server'
+import { type Fault, type FaultCode, type FieldError, faultSays } from '../fault.ts'
+
+/**
+ * What a model reads. A refusal is a normal result; a fault is a tool error with a code and, where waiting helps, how
+ * long. An error carries no `structuredContent`: older clients check it against the result's schema even then.
+ */
+
+/** When a fault names no time of its own. Only what passes by itself is here; absent: do not just try again. */
+const RETRY_AFTER_SECONDS: Partial<Record<FaultCode, number>> = {
+  frozen: 60,
+  limit_reached: 60,
+  provider_unavailable: 5,
+}
+
+type ErrorBody = {
+  readonly error: string
+  readonly code: string
+  readonly message: string
+  readonly errors?: readonly FieldError[]
+  readonly limit?: string
+  readonly retry_after?: number
+  readonly request_id?: string
+}
+
+const toolError = (body: ErrorBody): CallToolResult => ({
+  content: [{ type: 'text', text: JSON.stringify(body) }],
+  isError: true,
+})
+
+const sentence = (message: string, errors: readonly FieldError[] | undefined): string =>
+  errors === undefined || errors.length === 0
+    ? message
+    : `${message} ${errors.map(({ path, message: why }) => `${path} ${why}`.trim()).join('; ')}.`
+
+/** A tool's own answer: `structuredContent` and, for clients that read only text, the same JSON. */
+export function toolResult(value: Record<string, unknown>): CallToolResult {
+  return {
+    content: [{ type: 'text', text: JSON.stringify(value) }],
+    structuredContent: value,
+  }
+}
+
+/** The only translation of a fault to what a model reads. */
+export function faultResult(fault: Fault): CallToolResult {
+  const retryAfter = fault.retryAfterSeconds ?? RETRY_AFTER_SECONDS[fault.code]
+  return toolError({
+    error: fault.code,
+    code: fault.code,
+    message: sentence(faultSays(fault), fault.errors),
+    ...(fault.errors === undefined ? {} : { errors: fault.errors }),
+    ...(fault.limit === undefined ? {} : { limit: fault.limit }),
+    ...(retryAfter === undefined ? {} : { retry_after: retryAfter }),
+  })
+}
+
+/** A bug says nothing of itself: its evidence goes to the operator under the same id. */
+export function bugResult(requestId: string): CallToolResult {
+  return toolError({
+    error: 'server_error',
+    code: 'server_error',
+    message: `Something went wrong on the server, and nothing is known to have changed. Tell the operator ${requestId}.`,
+    request_id: requestId,
+  })
+}

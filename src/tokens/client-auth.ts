@@ -1,0 +1,286 @@
+import { createHash, timingSafeEqual } from 'node:crypto'
+import { compactVerify, type JWK } from 'jose'
+import type { TenantRef } from '../callers.ts'
+import { ASSERTION_LIFE_SECONDS_MAX } from '../core/limits.ts'
+import type { AgentId } from '../core/vocabulary.ts'
+import { type Db, type Tx, withTx } from '../db/tx.ts'
+import { type Failed, fail, ok, type Result } from '../fault.ts'
+import type { Clock } from '../ports.ts'
+import {
+  algsOf,
+  checkRegisteredJwks,
+  DUMMY_JWK,
+  isAssertionAlg,
+  isRecord,
+  type RegisteredKey,
+} from './client-keys.ts'
+import { compactParts, type JsonObject, jsonObject } from './compact.ts'
+
+export { checkRegisteredJwks }
+
+/** Who authenticated. A disabled agent is told apart here and refused by the flow, which holds the lock. */
+export type ClientIdentity =
+  | { readonly kind: 'agent'; readonly id: AgentId; readonly status: 'active' | 'disabled' }
+  | {
+      readonly kind: 'enforcement_point'
+      readonly id: string
+      readonly services: readonly string[]
+    }
+
+const ASSERTION_TYPE = 'urn:ietf:params:oauth:client-assertion-type:jwt-bearer'
+/** Clients' clocks are not ours. */
+const SKEW_SECONDS = 30
+const JTI_LENGTH_MAX = 255
+const SECRET_LENGTH_MAX = 512
+const BASIC_LENGTH_MAX = 4096
+const CLIENT_ID = /^(?:agt|epc)_[A-Za-z0-9_-]{1,64}$/
+const UNSTORABLE = /\p{Cc}|\p{Cs}/u
+
+/** How a secret is kept: SHA-256 in hex. Enough for 256 random bits, which no dictionary holds. */
+export const hashSecret = (secret: string): string =>
+  createHash('sha256').update(secret).digest('hex')
+
+const NO_SECRET = hashSecret('')
+
+// One fault for an unknown client, a bad secret and a bad assertion.
+const refused = (): Failed => fail('client_unauthenticated')
+const malformed = (detail: string): Failed => fail('request_malformed', { detail })
+
+type Presented =
+  | { readonly by: 'secret'; readonly id: string; readonly secret: string }
+  | { readonly by: 'assertion'; readonly id: string; readonly assertion: string }
+
+/** `application/x-www-form-urlencoded`, as RFC 6749 section 2.3.1 wants each half of the header. */
+function formDecoded(text: string): string | null {
+  try {
+    return decodeURIComponent(text.replaceAll('+', ' '))
+  } catch {
+    return null
+  }
+}
+
+function basic(authorization: string): Presented | null {
+  const [, token] = /^Basic +([A-Za-z0-9+/]+={0,2})$/i.exec(authorization) ?? []
+  if (token === undefined || authorization.length > BASIC_LENGTH_MAX) return null
+  const pair = Buffer.from(token, 'base64').toString()
+  const colon = pair.indexOf(':')
+  if (colon < 1) return null
+  const id = formDecoded(pair.slice(0, colon))
+  const secret = formDecoded(pair.slice(colon + 1))
+  return id === null || secret === null ? null : { by: 'secret', id, secret }
+}
+
+const NAMES = ['client_id', 'client_secret', 'client_assertion', 'client_assertion_type'] as const
+
+/** Reads what the client presents: exactly one method (RFC 6749 section 2.3), no parameter twice (3.2). */
+function presented(authorization: string | undefined, form: URLSearchParams): Result<Presented> {
+  const twice = NAMES.find((name) => form.getAll(name).length > 1)
+  if (twice !== undefined) return malformed(`The parameter ${twice} is given more than once.`)
+  const [clientId, secret, assertion, assertionType] = NAMES.map((name) => form.get(name))
+  const asserts = typeof assertion === 'string' || typeof assertionType === 'string'
+  const methods = [authorization !== undefined, typeof secret === 'string', asserts]
+  const used = methods.filter(Boolean).length
+  if (used > 1) return malformed('A client authenticates in exactly one way.')
+  if (used === 0) return refused()
+
+  if (asserts) {
+    if (assertionType !== ASSERTION_TYPE)
+      return malformed(`client_assertion_type must be ${ASSERTION_TYPE}.`)
+    if (typeof assertion !== 'string') return malformed('client_assertion is missing.')
+    const id = subjectOf(assertion)
+    return id === null ? refused() : consistent({ by: 'assertion', id, assertion }, clientId)
+  }
+  if (authorization !== undefined) {
+    const read = basic(authorization)
+    return read === null ? refused() : consistent(read, clientId)
+  }
+  if (typeof clientId !== 'string' || typeof secret !== 'string')
+    return malformed('client_id is missing.')
+  return ok({ by: 'secret', id: clientId, secret })
+}
+
+/** A `client_id` beside a credential is optional and must name the same client (RFC 7521 section 4.2). */
+const consistent = (what: Presented, clientId: string | null | undefined): Result<Presented> =>
+  typeof clientId !== 'string' || clientId === what.id ? ok(what) : refused()
+
+/** The client that an assertion claims to be, to find its keys by. Not trusted until one of them verifies it. */
+function subjectOf(assertion: string): string | null {
+  const parts = compactParts(assertion)
+  const sub = parts === null ? undefined : jsonObject(parts.payload)?.sub
+  return typeof sub === 'string' ? sub : null
+}
+
+type ClientRow = {
+  readonly kind: ClientIdentity['kind']
+  readonly id: string
+  readonly status: 'active' | 'disabled'
+  readonly secret_hash: string | null
+  readonly jwks: unknown
+  readonly services: readonly string[]
+}
+
+async function clientById(tx: Tx, tenant: TenantRef, id: string): Promise<ClientRow | undefined> {
+  const rows = await tx.sql<ClientRow>`
+    select 'agent' as kind, id, status, secret_hash, jwks, '{}'::text[] as services
+      from agent where tenant_id = ${tenant.id} and id = ${id}
+    union all
+    select 'enforcement_point', id, 'active', secret_hash, null, services
+      from enforcement_point where tenant_id = ${tenant.id} and id = ${id}`
+  return rows[0]
+}
+
+/**
+ * Authenticates an OAuth client of a tenant (RFC 6749 section 2.3, RFC 7523): `private_key_jwt`, `client_secret_basic`
+ * or `client_secret_post`. `authorization` is the request's header, `form` its body.
+ *
+ * Faults: `request_malformed` for none or more than one of the methods' parameters in order, `client_unauthenticated`
+ * for everything else, always alike. An assertion is used up once its signature has been verified, whatever comes after.
+ */
+export async function authenticateClient(
+  on: {
+    readonly db: Db
+    readonly clock: Clock
+    readonly issuer: string
+    readonly tenant: TenantRef
+  },
+  request: { readonly authorization: string | undefined; readonly form: URLSearchParams },
+): Promise<Result<ClientIdentity>> {
+  const read = presented(request.authorization, request.form)
+  if (!read.ok) return read
+  const what = read.value
+  // Only what can be an id reaches the database, which would throw at a NUL.
+  const client = CLIENT_ID.test(what.id)
+    ? await withTx(on.db, 'load_client', (tx) => clientById(tx, on.tenant, what.id))
+    : undefined
+  const proven =
+    what.by === 'secret'
+      ? secretIsOf(client, what.secret)
+      : await assertionIsOf(on, { client, assertion: what.assertion })
+  if (!proven || client === undefined) return refused()
+  return ok(identityOf(client))
+}
+
+const identityOf = (client: ClientRow): ClientIdentity =>
+  client.kind === 'agent'
+    ? // The row is the agent's own, so its id is one.
+      { kind: 'agent', id: client.id as AgentId, status: client.status }
+    : { kind: 'enforcement_point', id: client.id, services: client.services }
+
+/** Compares in constant time, and does the same work where there is nothing to compare with. */
+function secretIsOf(client: ClientRow | undefined, secret: string): boolean {
+  const kept = client?.secret_hash ?? null
+  const same = timingSafeEqual(
+    Buffer.from(hashSecret(secret.slice(0, SECRET_LENGTH_MAX))),
+    Buffer.from(kept ?? NO_SECRET),
+  )
+  return same && kept !== null && secret.length > 0 && secret.length <= SECRET_LENGTH_MAX
+}
+
+async function assertionIsOf(
+  on: {
+    readonly db: Db
+    readonly clock: Clock
+    readonly issuer: string
+    readonly tenant: TenantRef
+  },
+  presented: { readonly client: ClientRow | undefined; readonly assertion: string },
+): Promise<boolean> {
+  const { client, assertion } = presented
+  const payload = await assertionSignedBy(assertion, client?.jwks)
+  if (payload === null || client === undefined) return false
+  const now = Math.floor(on.clock.now() / 1000)
+  const use = useOf(payload, { clientId: client.id, issuer: on.issuer, now })
+  if (use === null) return false
+  return withTx(on.db, 'use_assertion', (tx) =>
+    useAssertion(tx, { tenant: on.tenant, clientId: client.id, ...use }),
+  )
+}
+
+/**
+ * The payload of an assertion that one of the registered keys signed, or null. The algorithm must be one of the key's
+ * own, so a public key is never taken for a shared secret. `jwks` is what the client registered.
+ */
+export async function assertionSignedBy(
+  assertion: string,
+  jwks: unknown,
+): Promise<JsonObject | null> {
+  const parts = compactParts(assertion)
+  const header = parts === null ? null : jsonObject(parts.header)
+  if (parts === null || header === null || !isAssertionAlg(header.alg)) return null
+  // Another kind of token by the same key is no assertion (RFC 8725 section 3.11).
+  if (header.typ !== undefined && !TYPES.has(header.typ)) return null
+  const { alg, kid } = header
+  const registered = checkRegisteredJwks(jwks).length === 0 ? keysIn(jwks) : []
+  const fitting = registered.filter(
+    (key) =>
+      algsOf(key).includes(alg) && (kid === undefined || key.kid === undefined || key.kid === kid),
+  )
+  // An unknown client costs a verification too.
+  for (const key of fitting.length === 0 ? [DUMMY_JWK] : fitting) {
+    if (await signedBy(assertion, key, alg))
+      return fitting.length === 0 ? null : jsonObject(parts.payload)
+  }
+  return null
+}
+
+const TYPES: ReadonlySet<unknown> = new Set(['JWT', 'jwt', 'client-authentication+jwt'])
+
+const keysIn = (jwks: unknown): readonly RegisteredKey[] =>
+  isRecord(jwks) && Array.isArray(jwks.keys) ? jwks.keys : []
+
+async function signedBy(assertion: string, key: JWK, alg: string): Promise<boolean> {
+  try {
+    await compactVerify(assertion, { ...key, alg }, { algorithms: [alg] })
+    return true
+  } catch {
+    return false
+  }
+}
+
+const isTime = (value: unknown): value is number =>
+  typeof value === 'number' && Number.isFinite(value)
+
+/** What to remember of an assertion with good claims (RFC 7523 section 3), or null. Times in seconds. */
+function useOf(
+  claims: JsonObject,
+  expected: { readonly clientId: string; readonly issuer: string; readonly now: number },
+): { readonly jti: string; readonly expiresAt: number } | null {
+  const { clientId, issuer, now } = expected
+  const { jti, exp, iat, nbf } = claims
+  if (claims.iss !== clientId || claims.sub !== clientId) return null
+  // Our issuer alone, as one string: an assertion that is also good elsewhere could be replayed from there.
+  if (claims.aud !== issuer) return null
+  if (!isTime(exp) || exp <= now - SKEW_SECONDS) return null
+  if (exp > now + ASSERTION_LIFE_SECONDS_MAX + SKEW_SECONDS) return null
+  if (iat !== undefined && !(isTime(iat) && iat <= now + SKEW_SECONDS)) return null
+  if (nbf !== undefined && !(isTime(nbf) && nbf <= now + SKEW_SECONDS)) return null
+  if (typeof jti !== 'string' || jti.length < 1 || jti.length > JTI_LENGTH_MAX) return null
+  return UNSTORABLE.test(jti) ? null : { jti, expiresAt: exp }
+}
+
+/** Uses an assertion up; false if it was used before. The insert is the check, so of two at once only one succeeds. */
+async function useAssertion(
+  tx: Tx,
+  use: {
+    readonly tenant: TenantRef
+    readonly clientId: string
+    readonly jti: string
+    readonly expiresAt: number
+  },
+): Promise<boolean> {
+  // Kept for as long as it would be accepted, and a little more.
+  const keptUntil = use.expiresAt + 2 * SKEW_SECONDS
+  const rows = await tx.sql`
+    insert into client_assertion (tenant_id, client_id, jti, expires_at)
+    values (${use.tenant.id}, ${use.clientId}, ${use.jti}, to_timestamp(${keptUntil}::float8))
+    on conflict do nothing returning jti`
+  return rows.length === 1
+}
+
+/** Forgets assertions that are out of date anyway, and returns how many. `now` in seconds. */
+export async function sweepAssertions(tx: Tx, now: number): Promise<number> {
+  const gone =
+    await tx.sql`delete from client_assertion where expires_at < to_timestamp(${now}::float8)
+    returning jti`
+  return gone.length
+}
