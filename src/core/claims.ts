@@ -88,6 +88,7 @@ export type ClaimsInput = {
 /** The claims of a session token (RFC 9068; SPEC section 6, I3, I4). The only place that knows what goes in `sub`. */
 export function claimsOf(input: ClaimsInput) {
   const self = input.path.at(-1) ?? input.path[0]
+  const now = Math.floor(input.now)
   const act = actOf(input.issuer, input.path)
   const scope = [...new Set(input.grants.filter((g) => g.kind === 'api').map((g) => g.permission))]
   return {
@@ -96,8 +97,8 @@ export function claimsOf(input: ClaimsInput) {
     sub: input.subject === 'user' ? input.userId : self.sid,
     client_id: self.agentId,
     jti: input.jti,
-    iat: input.now,
-    exp: Math.min(input.now + TOKEN_LIFE_SECONDS_MAX, input.sessionExpiresAt),
+    iat: now,
+    exp: Math.min(now + TOKEN_LIFE_SECONDS_MAX, Math.floor(input.sessionExpiresAt)),
     sid: self.sid,
     root_sid: input.path[0].sid,
     session_version: input.sessionVersion,

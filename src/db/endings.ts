@@ -161,7 +161,7 @@ export async function endSubtree(
   await tx.sql`
     update session set status = ${SESSION_END_REASONS[of.reason]},
       end_reason = case when id = ${of.top.id} then ${of.reason}::text else 'parent' end,
-      ended_at = to_timestamp(${of.now}::float8), version = version + 1, refresh_hash = null
+      ended_at = to_timestamp(${of.now}::float8), version = version + 1
     where id = any(${nodes.map((node) => node.id)}::text[])`
   return { sessions: nodes.length, grants: lost.size, prompts }
 }

@@ -148,7 +148,7 @@ type SessionSql = Omit<
   adoptedSensitive: Item[] | null
 }
 
-const lockRoot = (tx: Tx, tenantId: TenantId, sessionId: SessionId) => tx.sql<{ id: SessionId }>`
+const lockRoot = (tx: Tx, { tenantId, sessionId }: TreeOf) => tx.sql<{ id: SessionId }>`
   select id from session
   where id = (select root_id from session where id = ${sessionId} and tenant_id = ${tenantId})
   for update`
@@ -287,20 +287,32 @@ function nodeOf(row: SessionSql, now: number, grants: GrantSql[], items: ItemSql
  */
 export async function lockTree(
   tx: Tx,
-  of: {
-    readonly tenantId: TenantId
+  of: TreeOf & {
     readonly userId: UserId
-    readonly sessionId: SessionId
-    readonly now: number
-    readonly asked?: readonly string[]
     /** The caller has taken a stronger guard already. */
     readonly guarded?: boolean
   },
 ): Promise<Tree | null> {
-  const { tenantId, sessionId, now } = of
-  const [, , sessions, grants, access, rules, items, catalog, frozen] = await Promise.all([
+  // Each is a statement of its own, in this order: what is read after the lock is what is true under it.
+  const [, , tree] = await Promise.all([
     of.guarded ? undefined : guardShared(tx, of),
-    lockRoot(tx, tenantId, sessionId),
+    lockRoot(tx, of),
+    readTree(tx, of),
+  ])
+  return tree
+}
+
+type TreeOf = {
+  readonly tenantId: TenantId
+  readonly sessionId: SessionId
+  readonly now: number
+  readonly asked?: readonly string[]
+}
+
+/** The same without the lock, for questions that change nothing: what it says may be over by the time it is read. */
+export async function readTree(tx: Tx, of: TreeOf): Promise<Tree | null> {
+  const { tenantId, sessionId, now } = of
+  const [sessions, grants, access, rules, items, catalog, frozen] = await Promise.all([
     selectSessions(tx, tenantId, sessionId),
     selectGrants(tx, sessionId),
     selectAccess(tx, sessionId),

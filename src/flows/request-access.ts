@@ -2,7 +2,6 @@ import type { AgentCaller } from '../callers.ts'
 import { decide, type Verdict } from '../core/decide.ts'
 import { factsOf, isSensitive } from '../core/facts.ts'
 import { itemKey } from '../core/item.ts'
-import { RATE_WINDOW_SECONDS } from '../core/limits.ts'
 import type { GrantId, Item, ItemId, RequestId } from '../core/vocabulary.ts'
 import { Journal } from '../db/activity.ts'
 import { itemData } from '../db/endings.ts'
@@ -15,6 +14,7 @@ import { type Fault, ok, type Result } from '../fault.ts'
 import type { Ctx } from '../ports.ts'
 import { canonicalItems, digestOf, distinct, type RawItem } from './items.ts'
 import { freezeFault, limitFault, liveNode, secondsNow } from './live.ts'
+import { rateFault } from './rate.ts'
 
 export type Asked = {
   readonly items: readonly RawItem[]
@@ -48,25 +48,6 @@ const DECIDED_BY = {
 
 const decidedBy = (verdict: Verdict): 'rule' | 'mode' | 'policy' =>
   verdict.reason in DECIDED_BY ? DECIDED_BY[verdict.reason as keyof typeof DECIDED_BY] : 'policy'
-
-/** Requests of the last minute, on the root; null when there is room for one more. */
-function rateFault(
-  tree: Tree,
-  now: number,
-): { readonly times: readonly number[]; readonly fault: Fault | null } {
-  const times = tree.requestTimes.filter((t) => t > now - RATE_WINDOW_SECONDS)
-  const { requestsPerMinute } = tree.root.limits
-  if (times.length < requestsPerMinute) return { times: [...times, now], fault: null }
-  const wait = Math.max(1, Math.ceil((times[0] ?? now) + RATE_WINDOW_SECONDS - now))
-  return {
-    times,
-    fault: limitFault(
-      'requestsPerMinute',
-      wait,
-      `At most ${requestsPerMinute} requests a minute for a session and its subagents. Try again in ${wait} s.`,
-    ),
-  }
-}
 
 function sizeFault(node: Node, count: number): Fault | null {
   const most = node.limits.itemsPerRequest

@@ -62,11 +62,12 @@ const resolveBySystem: ResolveHost = (host) => systemLookup(host, { all: true, v
  */
 export function guardedFetch(guard: FetchGuard): GuardedFetch {
   return async (input, init) => {
+    const address = input instanceof Request ? input.url : String(input)
+    const url = URL.canParse(address) ? new URL(address) : null
+    const refusal = url === null ? 'not_http' : refusalOfUrl(url, guard)
+    if (url === null || refusal !== null) throw new FetchRefused(refusal ?? 'not_http')
     const given = Object.entries(init ?? {}).filter(([, value]) => value !== undefined)
     const request = new Request(input, { ...Object.fromEntries(given), redirect: 'manual' })
-    const url = new URL(request.url)
-    const refusal = refusalOfUrl(url, guard)
-    if (refusal !== null) throw new FetchRefused(refusal)
     const body = request.body === null ? null : Buffer.from(await request.arrayBuffer())
     return send({ url, request, body, guard })
   }

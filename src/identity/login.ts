@@ -83,9 +83,11 @@ const REFUSED_HEADERS = ['crit', 'jku', 'jwk', 'x5u', 'x5c', 'b64', 'zip']
 export function createUserTokenVerifier(options: {
   readonly publicUrl: string
   readonly clock: Clock
+  /** How long one request to a provider may take; 5 seconds by default. */
+  readonly fetchMillisMax?: number
 }): UserTokenVerifier {
   const { publicUrl, clock } = options
-  const keys = createProviderKeys(clock)
+  const keys = createProviderKeys(clock, options.fetchMillisMax)
 
   const verify: UserTokenVerifier['verify'] = async (token, providers) => {
     const unverified = decode(token)

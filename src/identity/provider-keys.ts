@@ -10,7 +10,7 @@ import type { Clock } from '../ports.ts'
 import { type GuardedFetch, guardedFetch } from './fetch-guard.ts'
 
 /** Bounds on what a provider can cost us, and on how old an answer of its may be. */
-const FETCH_MILLIS_MAX = 5_000
+export const FETCH_MILLIS_MAX = 5_000
 const ANSWER_BYTES_MAX = 256 * 1024
 const KEYS_MAX = 100
 const PROVIDERS_MAX = 256
@@ -61,9 +61,12 @@ type Entry = {
  *
  * Keys learned through a private network are never used for a source that may not reach it.
  */
-export function createProviderKeys(clock: Clock): ProviderKeys {
+export function createProviderKeys(
+  clock: Clock,
+  fetchMillisMax: number = FETCH_MILLIS_MAX,
+): ProviderKeys {
   const entries = new Map<string, Entry>()
-  const guard = { timeoutMillis: FETCH_MILLIS_MAX, maxBytes: ANSWER_BYTES_MAX }
+  const guard = { timeoutMillis: fetchMillisMax, maxBytes: ANSWER_BYTES_MAX }
   const publicFetch = guardedFetch({ ...guard, allowPrivate: false })
   const privateFetch = guardedFetch({ ...guard, allowPrivate: true })
 

@@ -11,8 +11,8 @@ import {
   checkRegisteredJwks,
   DUMMY_JWK,
   isAssertionAlg,
-  isRecord,
-  type RegisteredKey,
+  keyProblem,
+  keysIn,
 } from './client-keys.ts'
 import { compactParts, type JsonObject, jsonObject } from './compact.ts'
 
@@ -76,9 +76,12 @@ const NAMES = ['client_id', 'client_secret', 'client_assertion', 'client_asserti
 function presented(authorization: string | undefined, form: URLSearchParams): Result<Presented> {
   const twice = NAMES.find((name) => form.getAll(name).length > 1)
   if (twice !== undefined) return malformed(`The parameter ${twice} is given more than once.`)
-  const [clientId, secret, assertion, assertionType] = NAMES.map((name) => form.get(name))
-  const asserts = typeof assertion === 'string' || typeof assertionType === 'string'
-  const methods = [authorization !== undefined, typeof secret === 'string', asserts]
+  const [clientId, secret, assertion, assertionType] = NAMES.map(
+    // A parameter without a value counts as omitted (RFC 6749 section 3.2).
+    (name) => form.get(name) || undefined,
+  )
+  const asserts = assertion !== undefined || assertionType !== undefined
+  const methods = [authorization !== undefined, secret !== undefined, asserts]
   const used = methods.filter(Boolean).length
   if (used > 1) return malformed('A client authenticates in exactly one way.')
   if (used === 0) return refused()
@@ -86,7 +89,7 @@ function presented(authorization: string | undefined, form: URLSearchParams): Re
   if (asserts) {
     if (assertionType !== ASSERTION_TYPE)
       return malformed(`client_assertion_type must be ${ASSERTION_TYPE}.`)
-    if (typeof assertion !== 'string') return malformed('client_assertion is missing.')
+    if (assertion === undefined) return malformed('client_assertion is missing.')
     const id = subjectOf(assertion)
     return id === null ? refused() : consistent({ by: 'assertion', id, assertion }, clientId)
   }
@@ -94,14 +97,13 @@ function presented(authorization: string | undefined, form: URLSearchParams): Re
     const read = basic(authorization)
     return read === null ? refused() : consistent(read, clientId)
   }
-  if (typeof clientId !== 'string' || typeof secret !== 'string')
-    return malformed('client_id is missing.')
+  if (clientId === undefined || secret === undefined) return malformed('client_id is missing.')
   return ok({ by: 'secret', id: clientId, secret })
 }
 
 /** A `client_id` beside a credential is optional and must name the same client (RFC 7521 section 4.2). */
-const consistent = (what: Presented, clientId: string | null | undefined): Result<Presented> =>
-  typeof clientId !== 'string' || clientId === what.id ? ok(what) : refused()
+const consistent = (what: Presented, clientId: string | undefined): Result<Presented> =>
+  clientId === undefined || clientId === what.id ? ok(what) : refused()
 
 /** The client that an assertion claims to be, to find its keys by. Not trusted until one of them verifies it. */
 function subjectOf(assertion: string): string | null {
@@ -110,21 +112,14 @@ function subjectOf(assertion: string): string | null {
   return typeof sub === 'string' ? sub : null
 }
 
-type ClientRow = {
-  readonly kind: ClientIdentity['kind']
-  readonly id: string
-  readonly status: 'active' | 'disabled'
-  readonly secret_hash: string | null
-  readonly jwks: unknown
-  readonly services: readonly string[]
-}
+type ClientRow = ClientIdentity & { readonly secret_hash: string | null; readonly jwks: unknown }
 
 async function clientById(tx: Tx, tenant: TenantRef, id: string): Promise<ClientRow | undefined> {
   const rows = await tx.sql<ClientRow>`
-    select 'agent' as kind, id, status, secret_hash, jwks, '{}'::text[] as services
+    select 'agent' as kind, id, status, null::text[] as services, secret_hash, jwks
       from agent where tenant_id = ${tenant.id} and id = ${id}
     union all
-    select 'enforcement_point', id, 'active', secret_hash, null, services
+    select 'enforcement_point', id, null, services, secret_hash, null
       from enforcement_point where tenant_id = ${tenant.id} and id = ${id}`
   return rows[0]
 }
@@ -162,9 +157,8 @@ export async function authenticateClient(
 
 const identityOf = (client: ClientRow): ClientIdentity =>
   client.kind === 'agent'
-    ? // The row is the agent's own, so its id is one.
-      { kind: 'agent', id: client.id as AgentId, status: client.status }
-    : { kind: 'enforcement_point', id: client.id, services: client.services }
+    ? { kind: client.kind, id: client.id, status: client.status }
+    : { kind: client.kind, id: client.id, services: client.services }
 
 /** Compares in constant time, and does the same work where there is nothing to compare with. */
 function secretIsOf(client: ClientRow | undefined, secret: string): boolean {
@@ -210,23 +204,28 @@ export async function assertionSignedBy(
   // Another kind of token by the same key is no assertion (RFC 8725 section 3.11).
   if (header.typ !== undefined && !TYPES.has(header.typ)) return null
   const { alg, kid } = header
-  const registered = checkRegisteredJwks(jwks).length === 0 ? keysIn(jwks) : []
-  const fitting = registered.filter(
+  const fitting = keysIn(jwks).filter(
     (key) =>
-      algsOf(key).includes(alg) && (kid === undefined || key.kid === undefined || key.kid === kid),
+      (kid === undefined || key.kid === undefined || key.kid === kid) &&
+      algsOf(key).includes(alg) &&
+      // Checked when it was registered, and again here: this is where an unsound key would do harm.
+      keyProblem(key) === null,
   )
-  // An unknown client costs a verification too.
-  for (const key of fitting.length === 0 ? [DUMMY_JWK] : fitting) {
-    if (await signedBy(assertion, key, alg))
-      return fitting.length === 0 ? null : jsonObject(parts.payload)
+  for (const key of fitting) {
+    if (await signedBy(assertion, key, alg)) return jsonObject(parts.payload)
   }
+  // An unknown client costs a verification too, with the algorithm that most clients use.
+  if (fitting.length === 0) await signedBy(assertion, DUMMY_JWK, alg)
   return null
 }
 
-const TYPES: ReadonlySet<unknown> = new Set(['JWT', 'jwt', 'client-authentication+jwt'])
-
-const keysIn = (jwks: unknown): readonly RegisteredKey[] =>
-  isRecord(jwks) && Array.isArray(jwks.keys) ? jwks.keys : []
+/** RFC 7523bis names the last one; before it, clients say JWT or nothing. */
+const TYPES: ReadonlySet<unknown> = new Set([
+  'JWT',
+  'jwt',
+  'client-authentication+jwt',
+  'application/client-authentication+jwt',
+])
 
 async function signedBy(assertion: string, key: JWK, alg: string): Promise<boolean> {
   try {

@@ -23,19 +23,23 @@ const RSA_EXPONENT_MIN = 65_537n
 const PRIVATE_MEMBERS = ['d', 'p', 'q', 'dp', 'dq', 'qi', 'oth', 'k', 'priv']
 const BASE64URL = /^[A-Za-z0-9_-]+$/
 
-/** A public JWK that passed `checkRegisteredJwks`. */
-export type RegisteredKey = JsonWebKey & { readonly kid?: string; readonly alg?: string }
-
-export const isRecord = (value: unknown): value is { readonly [name: string]: unknown } =>
+/** Only an object so far: `keyProblem` checks its members one by one, and OpenSSL the rest. */
+const isJwk = (value: unknown): value is JsonWebKey =>
   typeof value === 'object' && value !== null && !Array.isArray(value)
 
+/** The keys of a registered set, not checked; none if it is no set. */
+export function keysIn(jwks: unknown): readonly JsonWebKey[] {
+  if (typeof jwks !== 'object' || jwks === null || !('keys' in jwks)) return []
+  return Array.isArray(jwks.keys) ? jwks.keys.filter(isJwk).slice(0, KEYS_MAX) : []
+}
+
 /** The algorithms a key may sign with: its own `alg` if it names one, else all that suit its type. */
-export function algsOf(key: { readonly [name: string]: unknown }): readonly AssertionAlg[] {
+export function algsOf(key: JsonWebKey): readonly AssertionAlg[] {
   const suiting = algsByType(key)
   return key.alg === undefined ? suiting : suiting.filter((alg) => alg === key.alg)
 }
 
-function algsByType(key: { readonly [name: string]: unknown }): readonly AssertionAlg[] {
+function algsByType(key: JsonWebKey): readonly AssertionAlg[] {
   if (key.kty === 'RSA') return RSA_ALGS
   if (key.kty === 'OKP') return key.crv === 'Ed25519' ? ED_ALGS : []
   if (key.kty !== 'EC') return []
@@ -49,15 +53,14 @@ function algsByType(key: { readonly [name: string]: unknown }): readonly Asserti
  * twice. Paths are as in `keys.0.n`.
  */
 export function checkRegisteredJwks(jwks: unknown): FieldError[] {
-  if (!isRecord(jwks) || !Array.isArray(jwks.keys))
-    return [{ path: 'keys', message: 'must be a list of keys' }]
-  const keys: readonly unknown[] = jwks.keys
+  const keys: unknown = typeof jwks === 'object' && jwks !== null && 'keys' in jwks && jwks.keys
+  if (!Array.isArray(keys)) return [{ path: 'keys', message: 'must be a list of keys' }]
   if (keys.length === 0) return [{ path: 'keys', message: 'needs at least one key' }]
   if (keys.length > KEYS_MAX) return [{ path: 'keys', message: `takes at most ${KEYS_MAX} keys` }]
   const kids = new Set<unknown>()
-  return keys.flatMap((key, i) => {
+  return keys.flatMap((key: unknown, i) => {
     const path = `keys.${i}`
-    if (!isRecord(key)) return [{ path, message: 'must be an object' }]
+    if (!isJwk(key)) return [{ path, message: 'must be an object' }]
     const twice = key.kid !== undefined && kids.has(key.kid)
     kids.add(key.kid)
     if (twice) return [{ path: `${path}.kid`, message: 'is the kid of another key too' }]
@@ -66,8 +69,8 @@ export function checkRegisteredJwks(jwks: unknown): FieldError[] {
   })
 }
 
-/** The first thing wrong with one key, or null. */
-function keyProblem(key: { readonly [name: string]: unknown }): FieldError | null {
+/** The first thing wrong with one key, or null; the path is within the key. */
+export function keyProblem(key: JsonWebKey): FieldError | null {
   const secret = PRIVATE_MEMBERS.find((name) => Object.hasOwn(key, name))
   if (secret !== undefined)
     return { path: secret, message: 'is part of a private or shared key: register the public key' }
@@ -83,14 +86,14 @@ function keyProblem(key: { readonly [name: string]: unknown }): FieldError | nul
   if (rsa !== null) return rsa
   try {
     // OpenSSL refuses a point that is not on the curve.
-    createPublicKey({ key: key as JsonWebKey, format: 'jwk' })
+    createPublicKey({ key, format: 'jwk' })
     return null
   } catch {
     return { path: key.kty === 'RSA' ? 'n' : 'x', message: 'is not a key of its kind' }
   }
 }
 
-function rsaProblem(key: { readonly [name: string]: unknown }): FieldError | null {
+function rsaProblem(key: JsonWebKey): FieldError | null {
   const n = number(key.n)
   if (n === null || bits(n) < RSA_BITS_MIN || bits(n) > RSA_BITS_MAX)
     return { path: 'n', message: `must have ${RSA_BITS_MIN} to ${RSA_BITS_MAX} bits` }
@@ -103,12 +106,12 @@ function rsaProblem(key: { readonly [name: string]: unknown }): FieldError | nul
 const bits = (value: bigint): number => value.toString(2).length
 
 function number(value: unknown): bigint | null {
-  // Two characters bound the work for a modulus of the largest size allowed.
+  // 8192 bits are 1366 characters: nothing longer is worth converting.
   if (typeof value !== 'string' || value.length > 1500 || !BASE64URL.test(value)) return null
   return BigInt(`0x0${Buffer.from(value, 'base64url').toString('hex')}`)
 }
 
 /** Nobody has its private part: what an assertion is checked against when its client has no key that fits. */
-export const DUMMY_JWK: RegisteredKey = generateKeyPairSync('ec', {
+export const DUMMY_JWK: JsonWebKey = generateKeyPairSync('ec', {
   namedCurve: 'P-256',
 }).publicKey.export({ format: 'jwk' })

@@ -34,7 +34,8 @@ export const SECURITY_HEADERS: Readonly<Record<string, string>> = {
   ].join(';'),
   'x-content-type-options': 'nosniff',
   'x-frame-options': 'DENY',
-  'referrer-policy': 'no-referrer',
+  // Not `no-referrer`: that would also blank the Origin that forms are checked by.
+  'referrer-policy': 'same-origin',
   'cache-control': 'no-store',
 }
 

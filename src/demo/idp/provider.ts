@@ -104,6 +104,7 @@ function configurationOf(oidc: Oidc, options: DemoProviderOptions): Configuratio
     claims: { openid: ['sub'], profile: ['name', 'preferred_username'], email: ['email'] },
     scopes: SCOPES.split(' '),
     responseTypes: ['code'],
+    clientAuthMethods: ['client_secret_basic'],
     pkce: { required: () => true },
     clientBasedCORS: () => false,
     features: featuresOf(oidc, options),

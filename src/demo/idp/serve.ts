@@ -144,8 +144,8 @@ async function interact({ req, res, path, publicUrl, found }: Interacting): Prom
     return sendPage(res, 405, messagePage('Not allowed', 'Only a form is taken here.'))
   }
   const { origin } = req.headers
-  // `null` is what a page without a referrer sends, and this one has none.
-  if (origin !== undefined && origin !== 'null' && !isOurs(origin, publicUrl)) {
+  // Browsers always send one with a form; a script that signs in over HTTP has none and no one's cookies either.
+  if (origin !== undefined && !isOurs(origin, publicUrl)) {
     return sendPage(res, 403, messagePage('Not allowed', 'That form came from another site.'))
   }
   const sent = await readForm(req)

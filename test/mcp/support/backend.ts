@@ -1,3 +1,4 @@
+import { setTimeout } from 'node:timers/promises'
 import type { ItemOutcome, RequestAccessResult } from '../../../schema/tools.ts'
 import type { AgentCaller, TenantRef } from '../../../src/callers.ts'
 import { REASONS, type Reason } from '../../../src/core/reason.ts'
@@ -40,14 +41,9 @@ export async function authenticate(token: string, tenant: TenantRef): Promise<Re
   return fail('unauthenticated')
 }
 
+/** Resolves early when the signal says so; the loop that waits looks at the signal itself. */
 const sleep = (ms: number, signal: AbortSignal): Promise<void> =>
-  new Promise((resolve) => {
-    const timer = setTimeout(resolve, ms)
-    signal.addEventListener('abort', () => {
-      clearTimeout(timer)
-      resolve()
-    })
-  })
+  setTimeout(ms, undefined, { signal }).catch(() => {})
 
 export type Backend = ReturnType<typeof createBackend>
 

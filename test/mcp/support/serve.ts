@@ -27,7 +27,9 @@ export async function served({ keepAliveMs = 10_000 } = {}): Promise<Served> {
   const bugs: Bug[] = []
   const app = new Hono()
   let endpoint: McpEndpoint | undefined
-  app.all('/t/acme/mcp', (c) => endpoint?.(c.req.raw, ACME) ?? c.text('not ready', 503))
+  app.all('/t/acme/mcp', async (c) =>
+    endpoint === undefined ? c.text('not ready', 503) : endpoint(c.req.raw, ACME),
+  )
   const server = serve({ fetch: app.fetch, port: 0, hostname: '127.0.0.1' })
   await new Promise((resolve) => server.once('listening', resolve))
   const { port } = server.address() as AddressInfo
@@ -85,7 +87,8 @@ export function raw(served: Served, options: RawOptions = {}): Promise<Raw> {
       },
     )
     req.on('error', reject)
-    req.end(method === 'GET' || method === 'HEAD' ? undefined : body)
+    // Node frames no body of its own accord for the other methods.
+    req.end(method === 'POST' ? body : undefined)
   })
 }
 
@@ -111,6 +114,10 @@ export type ToolAnswer = {
   structuredContent?: Record<string, unknown>
   isError?: boolean
 }
+/** The JSON a model reads. */
+export const bodyOf = (answer: ToolAnswer): Record<string, unknown> =>
+  JSON.parse(answer.content[0]?.text ?? 'null')
+
 type Progress = { progress: number; message?: string | undefined }
 type CallOptions = { onprogress?: (progress: Progress) => void; signal?: AbortSignal }
 

@@ -1,0 +1,64 @@
+import type { TenantRef } from '../callers.ts'
+import type { UserId } from '../core/vocabulary.ts'
+import type { Ctx } from '../ports.ts'
+import type { Journal } from './activity.ts'
+import { json, type Tx } from './tx.ts'
+
+/** A person as a verified token of their identity provider names them: keyed by issuer and subject, never by e-mail. */
+export type Person = {
+  readonly issuer: string
+  readonly subject: string
+  /** Whether that provider may bring in people whom the tenant does not know yet. */
+  readonly createsUsers: boolean
+  readonly login?: string | undefined
+  readonly name?: string | undefined
+  readonly email?: string | undefined
+}
+
+export type KnownUser = {
+  readonly id: UserId
+  readonly login: string
+  readonly name: string
+  readonly status: 'active' | 'disabled'
+  readonly staffRoles: readonly string[]
+}
+
+export async function findUser(
+  tx: Tx,
+  tenant: TenantRef,
+  person: Pick<Person, 'issuer' | 'subject'>,
+): Promise<KnownUser | null> {
+  const [row] = await tx.sql<KnownUser>`
+    select id, login, name, status, staff_roles as "staffRoles" from app_user
+    where tenant_id = ${tenant.id} and issuer = ${person.issuer} and subject = ${person.subject}`
+  return row ?? null
+}
+
+/** Null when the tenant does not know the person and their provider does not create users. */
+export async function findOrCreateUser(
+  ctx: Ctx,
+  tx: Tx,
+  tenant: TenantRef,
+  person: Person,
+  journal: Journal,
+): Promise<KnownUser | null> {
+  const known = await findUser(tx, tenant, person)
+  if (known !== null || !person.createsUsers) return known
+  const id = ctx.ids.id<UserId>('user')
+  // A login is only a label: when it is taken, the new person gets their subject's.
+  await tx.sql`
+    insert into app_user (id, tenant_id, issuer, subject, login, name, email, attributes, created_at)
+    select ${id}, ${tenant.id}, ${person.issuer}, ${person.subject},
+      case when ${person.login ?? null}::text is null or exists (
+        select from app_user where tenant_id = ${tenant.id} and login = ${person.login ?? null})
+      then ${id} else ${person.login ?? null} end,
+      ${person.name ?? person.login ?? person.subject}, ${person.email ?? null}, ${json({})}::text::jsonb,
+      to_timestamp(${ctx.clock.now() / 1000}::float8)
+    on conflict on constraint user_is_keyed_by_tenant_issuer_subject do nothing`
+  journal.tenant(
+    'admin.changed',
+    { what: 'user.created', id, by: 'identity_provider' },
+    { userId: id },
+  )
+  return findUser(tx, tenant, person)
+}

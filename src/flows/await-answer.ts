@@ -1,0 +1,94 @@
+import type { AgentCaller } from '../callers.ts'
+import type { DecisionReason } from '../core/reason.ts'
+import type { GrantId, ItemId } from '../core/vocabulary.ts'
+import { withTx } from '../db/tx.ts'
+import type { Ctx } from '../ports.ts'
+
+export type Answered = {
+  readonly id: ItemId
+  readonly outcome: 'pending' | 'granted' | 'refused'
+  readonly reason: DecisionReason
+  /** The person's own words to the agent. */
+  readonly note: string | null
+}
+
+/** A lost notification costs at most this much. */
+const POLL_MILLIS = 2_000
+const PROGRESS_MILLIS = 5_000
+
+type Look = {
+  readonly items: readonly Answered[]
+  readonly open: boolean
+  readonly held: readonly GrantId[]
+}
+
+const look = (ctx: Ctx, caller: AgentCaller, ids: readonly ItemId[]): Promise<Look> =>
+  withTx(ctx.db, 'await_answer', async (tx) => {
+    const [items, [session], held] = await Promise.all([
+      tx.sql<Answered>`
+        select i.id, i.outcome, i.decision_reason as reason, r.note
+        from request_item i join access_request r on r.id = i.request_id
+        where i.id = any(${ids}::text[]) and i.session_id = ${caller.sessionId}`,
+      tx.sql<{ open: boolean }>`
+        select s.status = 'active' and not exists (
+          select from frozen f join session p on p.root_id = s.root_id
+          where f.tenant_id = s.tenant_id
+            and f.target_id in (s.tenant_id, s.user_id, p.agent_id, p.template_id)
+            and p.depth <= s.depth) as open
+        from session s where s.id = ${caller.sessionId}`,
+      tx.sql<{ id: GrantId }>`select id from access_grant where session_id = ${caller.sessionId}`,
+    ])
+    return { items, open: session?.open ?? false, held: held.map((g) => g.id) }
+  })
+
+/**
+ * Waits until none of the items is pending, the time is up, the session ends or is frozen, or the caller has gone
+ * (SPEC section 7). Writes nothing: a dropped connection cancels only the wait. Woken by kicks, from this instance or any
+ * other; looks again every two seconds in case one was lost.
+ */
+export async function awaitAnswer(
+  ctx: Ctx,
+  caller: AgentCaller,
+  of: {
+    readonly ids: readonly ItemId[]
+    readonly seconds: number
+    readonly signal: AbortSignal
+    readonly progress?: ((message: string, elapsedSeconds: number) => void) | undefined
+  },
+): Promise<Look> {
+  const started = performance.now()
+  const elapsed = () => performance.now() - started
+  let kicked = false
+  let wake = () => {}
+  const unsubscribe = ctx.notify.subscribe(() => {
+    kicked = true
+    wake()
+  })
+  const gone = () => wake()
+  of.signal.addEventListener('abort', gone)
+  let told = 0
+  try {
+    for (;;) {
+      kicked = false
+      const seen = await look(ctx, caller, of.ids)
+      const left = of.seconds * 1000 - elapsed()
+      const waiting = seen.items.some((i) => i.outcome === 'pending')
+      if (!waiting || !seen.open || left <= 0 || of.signal.aborted) return seen
+      if (of.progress && elapsed() - told >= PROGRESS_MILLIS) {
+        told = elapsed()
+        of.progress('Waiting for the user to answer.', Math.floor(told / 1000))
+      }
+      if (kicked) continue
+      await new Promise<void>((resolve) => {
+        const timer = setTimeout(resolve, Math.min(left, POLL_MILLIS))
+        wake = () => {
+          clearTimeout(timer)
+          resolve()
+        }
+      })
+    }
+  } finally {
+    unsubscribe()
+    of.signal.removeEventListener('abort', gone)
+  }
+}

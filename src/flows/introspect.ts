@@ -1,0 +1,128 @@
+import type { AppCaller, EnforcementCaller, TenantRef } from '../callers.ts'
+import {
+  type AuthorizationDetail,
+  authorizationDetail,
+  type SessionClaims,
+} from '../core/claims.ts'
+import type { SessionId, UserId } from '../core/vocabulary.ts'
+import { Journal } from '../db/activity.ts'
+import { type Ended, endSubtree, lostNow } from '../db/endings.ts'
+import { sessionOfRefreshToken } from '../db/sessions.ts'
+import { lockTree, pathOf, readTree } from '../db/tree.ts'
+import { withTx } from '../db/tx.ts'
+import { fail, ok, type Result } from '../fault.ts'
+import type { Ctx } from '../ports.ts'
+import { hashed } from './exchange-token.ts'
+import { freezeFault, liveNode, secondsNow } from './live.ts'
+
+/** RFC 7662: what a live session token stands for now. */
+export type Introspected = { readonly active: false } | (SessionClaims & { readonly active: true })
+
+/**
+ * Introspection (SPEC section 6): live. The session, all its ancestors, user, agent, freezes and version are looked at now
+ * (USER-ASKS 12), and the grants are those held now that the asking enforcement point enforces, whatever the token carries:
+ * so a client that cannot swap tokens still works.
+ */
+export const introspect = (
+  ctx: Ctx,
+  caller: EnforcementCaller,
+  claims: SessionClaims,
+): Promise<Introspected> =>
+  withTx(ctx.db, 'introspect', async (tx): Promise<Introspected> => {
+    const now = secondsNow(ctx.clock)
+    const found = await readTree(tx, { tenantId: caller.tenant.id, sessionId: claims.sid, now })
+    const live = liveNode(found, claims.sid, now, claims.session_version)
+    if (!live.ok) return { active: false }
+    const { tree, node } = live.value
+    if (
+      freezeFault(tree, node) !== null ||
+      !node.enabled ||
+      pathOf(tree, node).some((n) => n.status !== 'active')
+    )
+      return { active: false }
+    const lost = lostNow(tree)
+    const grants = node.grants.flatMap((g) => {
+      const permission = tree.catalog.get(g.item.permission)
+      if (
+        lost.has(g.id) ||
+        permission === undefined ||
+        !caller.services.includes(permission.service)
+      )
+        return []
+      return [{ id: g.id, kind: permission.kind, readOnly: g.readOnly, ...g.item }]
+    })
+    const details: AuthorizationDetail[] = grants.map(authorizationDetail)
+    const scope = grants.filter((g) => g.kind === 'api').map((g) => g.permission)
+    const { scope: _, ...rest } = claims
+    return {
+      ...rest,
+      active: true,
+      authorization_details: details,
+      ...(scope.length === 0 ? {} : { scope: [...new Set(scope)].join(' ') }),
+    }
+  })
+
+/** Whether a control token's session is live now: what MCP asks before anything else. */
+export const sessionStands = (
+  ctx: Ctx,
+  tenant: TenantRef,
+  claims: SessionClaims,
+): Promise<boolean> =>
+  withTx(ctx.db, 'session_stands', async (tx) => {
+    // Ancestors need no look: a parent's end ends its children in the same commit (I11).
+    const [row] = await tx.sql<{ stands: boolean }>`
+      select s.status = 'active' and s.version <= ${claims.session_version} and u.status = 'active'
+        and a.status = 'active' and s.expires_at > to_timestamp(${secondsNow(ctx.clock)}::float8) as stands
+      from session s join app_user u on u.id = s.user_id join agent a on a.id = s.agent_id
+      where s.id = ${claims.sid} and s.tenant_id = ${tenant.id}`
+    return row?.stands ?? false
+  })
+
+/**
+ * RFC 7009: revoking any session token ends that session's subtree (SPEC section 6). Only the owning client; an unknown or
+ * dead token is a success that does nothing.
+ */
+export async function revokeToken(
+  ctx: Ctx,
+  app: AppCaller,
+  token: { readonly refreshToken: string } | { readonly claims: SessionClaims },
+): Promise<Result<Ended | null>> {
+  const result = await withTx(ctx.db, 'revoke_token', async (tx): Promise<Result<Ended | null>> => {
+    const now = secondsNow(ctx.clock)
+    const named: { id: SessionId; userId: UserId; agentId?: string } | null =
+      'claims' in token
+        ? {
+            id: token.claims.sid,
+            userId: token.claims.on_behalf_of,
+            agentId: token.claims.client_id,
+          }
+        : await sessionOfRefreshToken(tx, {
+            tenantId: app.tenant.id,
+            agentId: app.agentId,
+            refreshHash: hashed(token.refreshToken),
+          })
+    if (named === null) return ok(null)
+    if (named.agentId !== undefined && named.agentId !== app.agentId)
+      return fail('forbidden', { detail: 'The token was issued to another client.' })
+    const tree = await lockTree(tx, {
+      tenantId: app.tenant.id,
+      userId: named.userId,
+      sessionId: named.id,
+      now,
+    })
+    const live = liveNode(tree, named.id, now)
+    // Disabled or past its end: it is dead already or about to be swept; nothing is left to revoke.
+    if (!live.ok) return ok(null)
+    const journal = new Journal(ctx, app.tenant.id)
+    const ended = await endSubtree(tx, journal, {
+      ...live.value,
+      top: live.value.node,
+      reason: 'token_revoked',
+      now,
+    })
+    await journal.write(tx)
+    return ok(ended)
+  })
+  ctx.notify.kick()
+  return result
+}
