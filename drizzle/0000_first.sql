@@ -703,3 +703,9 @@ create table counter (
   count bigint not null default 0,
   primary key (tenant_id, name, day)
 );
+--> statement-breakpoint
+-- What an installation made for itself, shared by its instances: the demo world's random secrets.
+create table installation (
+  name text primary key,
+  value jsonb not null
+);

@@ -10,6 +10,7 @@ type OAuthError =
   | 'invalid_client'
   | 'invalid_grant'
   | 'invalid_target'
+  | 'invalid_scope'
   | 'unauthorized_client'
   | 'unsupported_grant_type'
   | 'server_error'
@@ -133,6 +134,11 @@ export const FAULTS = {
     status: 400,
     oauth: 'invalid_target',
     says: 'The resource is not a registered resource server of this tenant.',
+  },
+  scope_not_requested: {
+    status: 400,
+    oauth: 'invalid_scope',
+    says: 'No scope can be asked for here: a session starts with nothing and asks through iam.request_access.',
   },
   not_found: { status: 404, oauth: 'invalid_request', says: 'No such thing here.' },
   already_exists: { status: 409, oauth: 'invalid_request', says: 'It exists already.' },

@@ -430,3 +430,8 @@ export const counter = pgTable(
   },
   (t) => [primaryKey({ columns: [t.tenantId, t.name, t.day] })],
 )
+
+export const installation = pgTable('installation', {
+  name: text('name').primaryKey(),
+  value: jsonb('value').notNull(),
+})

@@ -2,9 +2,11 @@ import type { ChainHead } from '../core/activity.ts'
 import { effectiveMode, type Rule, type World } from '../core/facts.ts'
 import type { Held } from '../core/held.ts'
 import { lowered } from '../core/limits.ts'
+import type { DecisionReason } from '../core/reason.ts'
 import type { SessionEndReason, SessionStatus } from '../core/session.ts'
 import type {
   AgentId,
+  EnforcedAt,
   Filter,
   Item,
   ItemId,
@@ -39,6 +41,9 @@ export type PendingRow = {
   readonly requestId: RequestId
   readonly sessionId: SessionId
   readonly item: Item
+  /** Why it was asked. */
+  readonly reason: DecisionReason
+  readonly createdAt: number
   readonly expiresAt: number
 }
 
@@ -107,6 +112,7 @@ export type CatalogRow = Permission & {
   readonly title: string
   readonly description: string
   readonly service: string
+  readonly enforcedAt: EnforcedAt
   readonly data: { readonly entity: string; readonly fields: readonly string[] } | null
 }
 
@@ -191,6 +197,8 @@ type ItemSql = ItemJson & {
   requestId: RequestId
   sessionId: SessionId
   outcome: 'pending' | 'refused'
+  reason: DecisionReason
+  createdAt: number
   expiresAt: number
 }
 
@@ -218,7 +226,8 @@ const selectRules = (tx: Tx, sessionId: SessionId, now: number) => tx.sql<RuleSq
 
 const selectItems = (tx: Tx, sessionId: SessionId) => tx.sql<ItemSql>`
   select i.id, i.request_id as "requestId", i.session_id as "sessionId", i.permission_id as permission,
-    i.resource, i.narrow, i.outcome, extract(epoch from r.expires_at)::float8 as "expiresAt"
+    i.resource, i.narrow, i.outcome, i.decision_reason as reason,
+    extract(epoch from r.created_at)::float8 as "createdAt", extract(epoch from r.expires_at)::float8 as "expiresAt"
   from request_item i join access_request r on r.id = i.request_id
   where r.root_id = (select root_id from session where id = ${sessionId})
     and (i.outcome = 'pending' or i.decision_reason = 'denied_by_user')
@@ -230,7 +239,7 @@ const selectCatalog = (
   asked: readonly string[],
 ) => tx.sql<CatalogRow>`
   select p.id, p.kind, p.access, p.risk, p.sensitive, p.delegable, p.title, p.description,
-    p.service_id as service, p.data,
+    p.service_id as service, p.enforced_at as "enforcedAt", p.data,
     p.kind = 'asset' or (p.kind = 'tool' and p.tool ? 'destination') as "takesResource"
   from permission p
   where not p.retired and (p.id = any(${asked}::text[]) or p.id in (

@@ -3,33 +3,18 @@ import { wallsNow } from '../core/decide.ts'
 import { factsOf, isSensitive, type World } from '../core/facts.ts'
 import { coveredBy, overlappedBy } from '../core/item.ts'
 import type { DecisionReason } from '../core/reason.ts'
-import type {
-  GrantId,
-  Item,
-  ItemId,
-  RequestId,
-  RuleId,
-  SessionId,
-  TemplateId,
-} from '../core/vocabulary.ts'
+import type { GrantId, Item, ItemId, RequestId, RuleId, SessionId } from '../core/vocabulary.ts'
 import { Journal } from '../db/activity.ts'
-import { itemData, narrowTree } from '../db/endings.ts'
+import { itemData } from '../db/endings.ts'
 import { insertGrants, type NewGrant } from '../db/grants.ts'
 import { guardUserAlone } from '../db/guard.ts'
 import { settleItems } from '../db/requests.ts'
-import { liveRootsOf, renewRule, saveRule } from '../db/rules.ts'
-import {
-  type ItemJson,
-  itemOf,
-  lockTree,
-  type Node,
-  subjectOf,
-  type Tree,
-  worldOf,
-} from '../db/tree.ts'
+import { renewRule, saveRule } from '../db/rules.ts'
+import { type ItemJson, itemOf, lockTree, type Node, subjectOf, worldOf } from '../db/tree.ts'
 import { type Tx, withTx } from '../db/tx.ts'
 import { type Fault, type FieldError, fail, ok, type Result } from '../fault.ts'
 import type { Ctx } from '../ports.ts'
+import { endDenied } from './edit-rules.ts'
 import { freezeFault, liveNode, secondsNow, templateRef } from './live.ts'
 
 export const ANSWERS = ['allow_once', 'allow_always', 'deny', 'deny_always'] as const
@@ -238,27 +223,6 @@ async function grantAllowed(
       source: 'user',
       request_id: of.requestId,
     })
-}
-
-/** A new deny rule ends what it overlaps in every live session of this user and template, not only in this one. */
-async function endDenied(
-  ctx: Ctx,
-  tx: Tx,
-  journal: Journal,
-  caller: UserCaller,
-  templateId: TemplateId,
-) {
-  const now = secondsNow(ctx.clock)
-  const of = { tenantId: caller.tenant.id, userId: caller.userId }
-  for (const root of await liveRootsOf(tx, { ...of, templateId })) {
-    const tree: Tree | null = await lockTree(tx, {
-      ...of,
-      sessionId: root as SessionId,
-      now,
-      guarded: true,
-    })
-    if (tree) await narrowTree(tx, journal, tree)
-  }
 }
 
 async function record(

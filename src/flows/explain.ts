@@ -4,7 +4,7 @@ import { factsOf, isSensitive } from '../core/facts.ts'
 import { patternCovers } from '../core/resource.ts'
 import type { Item, Kind } from '../core/vocabulary.ts'
 import { Journal } from '../db/activity.ts'
-import { type Found, searchCatalog } from '../db/catalog.ts'
+import { type CatalogMatch, searchCatalog } from '../db/catalog.ts'
 import {
   type CatalogRow,
   lockTree,
@@ -125,7 +125,7 @@ export const explain = (
     })
   })
 
-export type Described = Found & { readonly standing: Standing }
+export type Described = CatalogMatch & { readonly standing: Standing }
 
 /** `iam.describe_permissions`: the catalog ranked for a task, each row with how it stands for this session. */
 export const describePermissions = (
@@ -142,9 +142,7 @@ export const describePermissions = (
     const live = liveNode(found, caller.sessionId, now, caller.sessionVersion)
     if (!live.ok) return live
     const { tree, node } = live.value
-    const seen = {
-      ...tree,
-      catalog: new Map([...tree.catalog, ...rows.map((r) => [r.id, r] as const)]),
-    }
+    const described = rows.map((row): [string, CatalogRow] => [row.id, { ...row, data: null }])
+    const seen: Tree = { ...tree, catalog: new Map([...tree.catalog, ...described]) }
     return ok(rows.map((row) => ({ ...row, standing: standingOf(seen, node, row.id) })))
   })

@@ -6,7 +6,10 @@ import { request as httpsRequest } from 'node:https'
 import { isIP, type LookupFunction } from 'node:net'
 import { isPublicAddress } from './addresses.ts'
 
-/** Why a guarded fetch did not answer. `unreachable` is the network's doing; all others are the guard's. */
+/**
+ * Why a guarded fetch did not answer. `unreachable` is the network's doing; all others are the
+ * guard's.
+ */
 export type FetchRefusal =
   | 'not_http'
   | 'not_https'
@@ -32,7 +35,10 @@ export class FetchRefused extends Error {
 export type ResolveHost = (host: string) => Promise<readonly LookupAddress[]>
 
 export type FetchGuard = {
-  /** Allows plain http and addresses of private networks. Only an operator's explicit setting may turn it on. */
+  /**
+   * Allows plain http and addresses of private networks. Only an operator's explicit setting may
+   * turn it on.
+   */
   readonly allowPrivate: boolean
   /** From the call to the last byte of the answer, name resolution included. */
   readonly timeoutMillis: number
@@ -41,7 +47,10 @@ export type FetchGuard = {
   readonly resolve?: ResolveHost
 }
 
-/** As `RequestInit`, and members that are there but undefined count as absent, as libraries pass them. */
+/**
+ * As `RequestInit`, and members that are there but undefined count as absent, as libraries pass
+ * them.
+ */
 export type FetchInit = { readonly [Member in keyof RequestInit]?: RequestInit[Member] | undefined }
 
 /** A `fetch`, but for streaming: the answer comes when it is there whole. */
@@ -50,15 +59,17 @@ export type GuardedFetch = (input: string | URL | Request, init?: FetchInit) => 
 const resolveBySystem: ResolveHost = (host) => systemLookup(host, { all: true, verbatim: true })
 
 /**
- * A `fetch` for addresses that others may choose: identity providers, callbacks, upstreams. Http(s) only and https
- * unless `allowPrivate`; no credentials in the URL; no redirects; the answer is read whole, within time and size.
+ * A `fetch` for addresses that others may choose: identity providers, callbacks, upstreams. Http(s)
+ * only and https unless `allowPrivate`; no credentials in the URL; no redirects; the answer is read
+ * whole, within time and size.
  *
- * Unless `allowPrivate`, a host is refused if any address it resolves to is not public (RFC 6890). The name is resolved
- * once and the connection is made to what was checked, so an answer that changes afterwards (DNS rebinding) changes
- * nothing; the connected peer is checked again. Proxies from the environment are never used.
+ * Unless `allowPrivate`, a host is refused if any address it resolves to is not public (RFC 6890).
+ * The name is resolved once and the connection is made to what was checked, so an answer that
+ * changes afterwards (DNS rebinding) changes nothing; the connected peer is checked again. Proxies
+ * from the environment are never used.
  *
- * Rejects with `FetchRefused`, never with anything that quotes the request or the answer. Safe as the custom fetch of
- * oauth4webapi and of jose.
+ * Rejects with `FetchRefused`, never with anything that quotes the request or the answer. Safe as
+ * the custom fetch of oauth4webapi and of jose.
  */
 export function guardedFetch(guard: FetchGuard): GuardedFetch {
   return async (input, init) => {
@@ -77,7 +88,8 @@ function refusalOfUrl(url: URL, guard: FetchGuard): FetchRefusal | null {
   if (url.protocol !== 'http:' && url.protocol !== 'https:') return 'not_http'
   if (url.protocol === 'http:' && !guard.allowPrivate) return 'not_https'
   if (url.username !== '' || url.password !== '') return 'carries_credentials'
-  // A literal is never looked up, so it is checked here. WHATWG URLs spell every IPv4 form (octal, decimal) as one.
+  // A literal is never looked up, so it is checked here. WHATWG URLs spell every IPv4 form (octal,
+  // decimal) as one.
   const literal = hostOf(url)
   if (isIP(literal) !== 0 && !isAllowed(literal, guard)) return 'private_address'
   return null
@@ -88,7 +100,10 @@ const hostOf = (url: URL): string => url.hostname.replace(/^\[(.*)\]$/, '$1')
 const isAllowed = (address: string, guard: FetchGuard): boolean =>
   guard.allowPrivate || isPublicAddress(address)
 
-/** Resolves, checks and pins in one step: what this hands to the socket is all the socket will ever connect to. */
+/**
+ * Resolves, checks and pins in one step: what this hands to the socket is all the socket will ever
+ * connect to.
+ */
 function checkedLookup(guard: FetchGuard): LookupFunction {
   const resolve = guard.resolve ?? resolveBySystem
   return (host: string, options: LookupOptions, done) => {
@@ -152,7 +167,10 @@ function send({ url, request, body, guard }: Outgoing): Promise<Response> {
   })
 }
 
-/** The second of two checks of the same property: whatever way the socket found, its peer must be allowed. */
+/**
+ * The second of two checks of the same property: whatever way the socket found, its peer must be
+ * allowed.
+ */
 function checkPeer(
   outgoing: ClientRequest,
   guard: FetchGuard,

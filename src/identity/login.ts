@@ -4,11 +4,17 @@ import type { Clock } from '../ports.ts'
 import { createProviderKeys, ProviderUnavailable } from './provider-keys.ts'
 import { readClaims } from './user-claims.ts'
 
-/** An identity provider that a tenant trusts, as its row says; only active ones are ever passed here. */
+/**
+ * An identity provider that a tenant trusts, as its row says; only active ones are ever passed
+ * here.
+ */
 export type Provider = {
   readonly id: string
   readonly issuer: string
-  /** Names this tenant as an API at its provider. Never a client's id: that is what ID tokens are for. */
+  /**
+   * Names this tenant as an API at its provider. Never a client's id: that is what ID tokens are
+   * for.
+   */
   readonly audience: string
   readonly firstPartyClients: readonly string[]
   readonly createsUsers: boolean
@@ -48,7 +54,10 @@ export type UserTokenVerifier = {
 const TOKEN_CHARACTERS_MAX = 16 * 1024
 const CLOCK_TOLERANCE_SECONDS = 5
 
-/** Signatures by a key that only the provider has. No MACs: their key would be one we publish or share. */
+/**
+ * Signatures by a key that only the provider has. No MACs: their key would be one we publish or
+ * share.
+ */
 const ALGORITHMS = [
   'ES256',
   'ES384',
@@ -63,22 +72,29 @@ const ALGORITHMS = [
   'Ed25519',
 ]
 
-/** What access tokens call themselves (RFC 9068 section 2.1); providers that predate it say `JWT` or nothing. */
+/**
+ * What access tokens call themselves (RFC 9068 section 2.1); providers that predate it say `JWT` or
+ * nothing.
+ */
 const TYPES = new Set(['at+jwt', 'application/at+jwt', 'jwt'])
 
-/** Headers by which a token would choose its own key, or change what is signed. None is ever followed. */
+/**
+ * Headers by which a token would choose its own key, or change what is signed. None is ever
+ * followed.
+ */
 const REFUSED_HEADERS = ['crit', 'jku', 'jwk', 'x5u', 'x5c', 'b64', 'zip']
 
 /**
  * Verifies users' access tokens from the identity providers of a tenant (SPEC section 6, step 1).
  *
- * `verify` faults: `subject_token_invalid` for every token that is not acceptable, without saying why;
- * `provider_unavailable` when the provider's keys cannot be had, so that nothing was decided about the token. It never
- * accepts on old keys: see `createProviderKeys` for how long keys serve (10 minutes) and how new ones are found.
- * Whether the token is for the agent or the app that presents it, and who the user is, is for the caller to decide.
+ * `verify` faults: `subject_token_invalid` for every token that is not acceptable, without saying
+ * why; `provider_unavailable` when the provider's keys cannot be had, so that nothing was decided
+ * about the token. It never accepts on old keys: see `createProviderKeys` for how long keys serve
+ * (10 minutes) and how new ones are found. Whether the token is for the agent or the app that
+ * presents it, and who the user is, is for the caller to decide.
  *
- * `checkIssuer` is for setting a provider up: `unprocessable` if the issuer cannot be one, `provider_unavailable` if it
- * does not answer with metadata and keys.
+ * `checkIssuer` is for setting a provider up: `unprocessable` if the issuer cannot be one,
+ * `provider_unavailable` if it does not answer with metadata and keys.
  */
 export function createUserTokenVerifier(options: {
   readonly publicUrl: string
@@ -96,7 +112,8 @@ export function createUserTokenVerifier(options: {
     const matching = providers.filter((provider) => provider.issuer === unverified.iss)
     const [provider] = matching
     if (provider === undefined || matching.length !== 1) return fail('subject_token_invalid')
-    // Before any request goes out: a token that no signature could save asks nothing of its provider.
+    // Before any request goes out: a token that no signature could save asks nothing of its
+    // provider.
     if (readClaims(unverified, provider) === null) return fail('subject_token_invalid')
     try {
       const { payload } = await jwtVerify(token, keys.keysOf(provider), {
@@ -137,7 +154,10 @@ export function createUserTokenVerifier(options: {
   return { verify, checkIssuer }
 }
 
-/** A session token is not a user's token, whatever is configured: no session may start another as its user. */
+/**
+ * A session token is not a user's token, whatever is configured: no session may start another as
+ * its user.
+ */
 function isOwnIssuer(publicUrl: string, issuer: unknown): boolean {
   if (typeof issuer !== 'string') return false
   const own = new URL(`${publicUrl}/t/`).href
@@ -147,7 +167,10 @@ function isOwnIssuer(publicUrl: string, issuer: unknown): boolean {
   )
 }
 
-/** The unverified claims of a token whose form and header are acceptable, else null. Names nothing as true. */
+/**
+ * The unverified claims of a token whose form and header are acceptable, else null. Names nothing
+ * as true.
+ */
 function decode(token: string): JWTPayload | null {
   if (token.length > TOKEN_CHARACTERS_MAX) return null
   const parts = token.split('.')
@@ -164,6 +187,9 @@ function decode(token: string): JWTPayload | null {
   }
 }
 
-/** One spelling for each value (RFC 7515 section 2): no padding, no stray bits, no second form of the same token. */
+/**
+ * One spelling for each value (RFC 7515 section 2): no padding, no stray bits, no second form of
+ * the same token.
+ */
 const isCanonical = (part: string): boolean =>
   /^[A-Za-z0-9_-]+$/.test(part) && Buffer.from(part, 'base64url').toString('base64url') === part

@@ -33,8 +33,8 @@ export class ProviderUnavailable extends Error {
 
 export type ProviderKeys = {
   /**
-   * A resolver of this provider's public keys, for jose. Throws `ProviderUnavailable`, or jose's own error when no key
-   * fits the token's header.
+   * A resolver of this provider's public keys, for jose. Throws `ProviderUnavailable`, or jose's
+   * own error when no key fits the token's header.
    */
   readonly keysOf: (source: KeySource) => JWTVerifyGetKey
   /** Asks the provider now, past all caches. Throws `ProviderUnavailable`. */
@@ -54,10 +54,11 @@ type Entry = {
 /**
  * Discovery (OpenID Connect Discovery 1.0 section 4) and key sets (RFC 7517), cached by issuer.
  *
- * Staleness: metadata and keys serve without asking for up to 10 minutes, so a key that its provider withdraws may be
- * accepted that much longer. Past that they are fetched again or nothing is verified: there is no serving of stale keys.
- * A key that appears is picked up by the first token that names it, at most once in 30 seconds, so that a flood of
- * made-up `kid`s does not become a flood at the provider. After a failed fetch the provider is left alone for 5 seconds.
+ * Staleness: metadata and keys serve without asking for up to 10 minutes, so a key that its
+ * provider withdraws may be accepted that much longer. Past that they are fetched again or nothing
+ * is verified: there is no serving of stale keys. A key that appears is picked up by the first
+ * token that names it, at most once in 30 seconds, so that a flood of made-up `kid`s does not
+ * become a flood at the provider. After a failed fetch the provider is left alone for 5 seconds.
  *
  * Keys learned through a private network are never used for a source that may not reach it.
  */
@@ -158,7 +159,8 @@ async function discover(source: KeySource, fetch: GuardedFetch): Promise<string>
     [allowInsecureRequests]: source.privateNetwork,
   })
   const metadata: AuthorizationServer = await processDiscoveryResponse(issuer, answer)
-  // The library compares URLs; tokens are compared by the letter, so their issuer is too (section 4.3).
+  // The library compares URLs; tokens are compared by the letter, so their issuer is too (section
+  // 4.3).
   if (metadata.issuer !== source.issuer) throw new ProviderUnavailable()
   if (metadata.jwks_uri === undefined) throw new ProviderUnavailable()
   return metadata.jwks_uri

@@ -3,14 +3,17 @@ import type { JWTPayload } from 'jose'
 /** Longest subject that OpenID Connect allows (Core section 2). The other texts keep to it too. */
 const TEXT_CHARACTERS_MAX = 255
 
-/** Control characters and half of a surrogate pair: nothing a database or a page keeps as it came. */
+/**
+ * Control characters and half of a surrogate pair: nothing a database or a page keeps as it came.
+ */
 const UNCLEAN = /[\p{Cc}\p{Cs}]/u
 
 /**
- * Claims that an access token for an API has no business carrying.
- * `act` and `sid`: already exchanged, or of a session (SPEC section 6). `nonce`, `at_hash`, `c_hash`, `s_hash`: an ID
- * token (OpenID Connect Core sections 2 and 3.3.2.11). `events`: a logout or security event token (RFC 8417).
- * `cnf`: bound to a key (RFC 7800), which a bearer does not prove; to accept it would undo the binding.
+ * Claims that an access token for an API has no business carrying. `act` and `sid`: already
+ * exchanged, or of a session (SPEC section 6). `nonce`, `at_hash`, `c_hash`, `s_hash`: an ID token
+ * (OpenID Connect Core sections 2 and 3.3.2.11). `events`: a logout or security event token (RFC
+ * 8417). `cnf`: bound to a key (RFC 7800), which a bearer does not prove; to accept it would undo
+ * the binding.
  */
 const REFUSED_CLAIMS = ['act', 'sid', 'nonce', 'at_hash', 'c_hash', 's_hash', 'events', 'cnf']
 
@@ -30,8 +33,8 @@ type Expected = {
 }
 
 /**
- * What Lend reads from a user's access token, or null if this cannot be one for `expected.audience`. Pure; times are
- * left to the verification of the signature.
+ * What Lend reads from a user's access token, or null if this cannot be one for
+ * `expected.audience`. Pure; times are left to the verification of the signature.
  */
 export function readClaims(claims: JWTPayload, expected: Expected): UserClaims | null {
   if (claims.iss !== expected.issuer) return null
@@ -70,7 +73,10 @@ function clientOf(claims: JWTPayload): string | null | undefined {
   return first ?? null
 }
 
-/** `aud` names us, and not only clients: a token whose every audience is a client is that client's ID token. */
+/**
+ * `aud` names us, and not only clients: a token whose every audience is a client is that client's
+ * ID token.
+ */
 function isForApi(aud: unknown, clientId: string | null, expected: Expected): boolean {
   const audiences: readonly unknown[] = Array.isArray(aud) ? aud : [aud]
   if (!audiences.every((audience) => typeof audience === 'string')) return false
@@ -79,7 +85,10 @@ function isForApi(aud: unknown, clientId: string | null, expected: Expected): bo
   return !audiences.every((audience) => clients.includes(audience))
 }
 
-/** Null if absent; undefined if it is there and says nothing that can be read (RFC 8693 section 4.4). */
+/**
+ * Null if absent; undefined if it is there and says nothing that can be read (RFC 8693 section
+ * 4.4).
+ */
 function mayActOf(claims: JWTPayload): string | null | undefined {
   if (!Object.hasOwn(claims, 'may_act')) return null
   const mayAct: unknown = claims.may_act
@@ -87,7 +96,10 @@ function mayActOf(claims: JWTPayload): string | null | undefined {
   return isText(mayAct.sub) ? mayAct.sub : undefined
 }
 
-/** For display and for creating users; never an identity. What is not clean is left out rather than repaired. */
+/**
+ * For display and for creating users; never an identity. What is not clean is left out rather than
+ * repaired.
+ */
 function profileOf(claims: JWTPayload): UserClaims['profile'] {
   const { preferred_username: login, name, email } = claims
   return {

@@ -59,7 +59,7 @@ export function bugResult(requestId: string): CallToolResult {
   return toolError({
     error: 'server_error',
     code: 'server_error',
-    message: `Something went wrong on the server, and nothing is known to have changed. Tell the operator ${requestId}.`,
+    message: `Something went wrong on the server. Look at what you hold before you try again, and tell the operator ${requestId}.`,
     request_id: requestId,
   })
 }

@@ -180,8 +180,9 @@ async function assertionIsOf(
   presented: { readonly client: ClientRow | undefined; readonly assertion: string },
 ): Promise<boolean> {
   const { client, assertion } = presented
-  const payload = await assertionSignedBy(assertion, client?.jwks)
-  if (payload === null || client === undefined) return false
+  const signed = await isSignedByOneOf(client?.jwks, assertion)
+  const payload = jsonObject(compactParts(assertion)?.payload ?? '')
+  if (!signed || payload === null || client === undefined) return false
   const now = Math.floor(on.clock.now() / 1000)
   const use = useOf(payload, { clientId: client.id, issuer: on.issuer, now })
   if (use === null) return false
@@ -191,18 +192,15 @@ async function assertionIsOf(
 }
 
 /**
- * The payload of an assertion that one of the registered keys signed, or null. The algorithm must be one of the key's
- * own, so a public key is never taken for a shared secret. `jwks` is what the client registered.
+ * Whether one of the registered keys signed an assertion. The algorithm must be one of the key's own, so a public key is
+ * never taken for a shared secret. `jwks` is what the client registered, if anything.
  */
-export async function assertionSignedBy(
-  assertion: string,
-  jwks: unknown,
-): Promise<JsonObject | null> {
+export async function isSignedByOneOf(jwks: unknown, assertion: string): Promise<boolean> {
   const parts = compactParts(assertion)
   const header = parts === null ? null : jsonObject(parts.header)
-  if (parts === null || header === null || !isAssertionAlg(header.alg)) return null
+  if (parts === null || header === null || !isAssertionAlg(header.alg)) return false
   // Another kind of token by the same key is no assertion (RFC 8725 section 3.11).
-  if (header.typ !== undefined && !TYPES.has(header.typ)) return null
+  if (header.typ !== undefined && !TYPES.has(header.typ)) return false
   const { alg, kid } = header
   const fitting = keysIn(jwks).filter(
     (key) =>
@@ -212,11 +210,11 @@ export async function assertionSignedBy(
       keyProblem(key) === null,
   )
   for (const key of fitting) {
-    if (await signedBy(assertion, key, alg)) return jsonObject(parts.payload)
+    if (await signedBy(assertion, key, alg)) return true
   }
   // An unknown client costs a verification too, with the algorithm that most clients use.
   if (fitting.length === 0) await signedBy(assertion, DUMMY_JWK, alg)
-  return null
+  return false
 }
 
 /** RFC 7523bis names the last one; before it, clients say JWT or nothing. */

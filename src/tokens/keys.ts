@@ -95,10 +95,10 @@ export type Rotation =
 
 type LockedKey = { readonly kid: string; readonly status: Status; readonly created_at: number }
 
+/** One rotation at a time for each tenant and algorithm. Not by row locks: `leaked` deletes the rows. */
 async function lockKeys(tx: Tx, tenantId: TenantId, alg: SigningAlg): Promise<LockedKey[]> {
-  await tx.sql`select kid from signing_key where tenant_id = ${tenantId} and alg = ${alg}
-    order by kid for update`
-  // Read again: a rotation that held the locks before may have added a key that the first statement could not see.
+  const name = `signing_key ${tenantId} ${alg}`
+  await tx.sql`select pg_advisory_xact_lock(hashtextextended(${name}, 0))`
   return tx.sql<LockedKey>`
     select kid, status, extract(epoch from created_at)::float8 as created_at
     from signing_key where tenant_id = ${tenantId} and alg = ${alg}`

@@ -130,7 +130,41 @@ describe('the demo provider', () => {
     },
   )
 
-  it('signs out', async () => {
+  it('knows a person again until they sign out, in its own path and nowhere else', async () => {
+    const jar = new Map<string, string>()
+    const browse = async (url: string | URL, form?: Record<string, string>) => {
+      const cookie = [...jar].map(([name, value]) => `${name}=${value}`).join('; ')
+      const body = form === undefined ? null : new URLSearchParams(form)
+      const method = form === undefined ? 'GET' : 'POST'
+      const headers = { cookie, accept: 'text/html' }
+      const answer = await fetch(url, { method, headers, body, redirect: 'manual' })
+      for (const line of answer.headers.getSetCookie()) {
+        expect(line).toMatch(/; path=\/demo\/idp\/acme/i)
+        const [, name = '', value = ''] = /^([^=]+)=([^;]*)/.exec(line) ?? []
+        jar.set(name, value)
+      }
+      const location = answer.headers.get('location')
+      return { answer, next: location === null ? '' : new URL(location, url).href }
+    }
+    const page = await browse(authorizeUrl())
+    const resume = await browse(page.next, { login: 'maya', password: 'maya' })
+    expect((await browse(resume.next)).next).toMatch(/\/auth\/callback\?code=/)
+    expect((await browse(authorizeUrl())).next).toMatch(/\/auth\/callback\?code=/)
+
+    const home = `${world.publicUrl}/t/acme`
+    const out = new URL(`${world.provider('acme').issuer}/session/end`)
+    out.searchParams.set('client_id', 'lend-web')
+    out.searchParams.set('post_logout_redirect_uri', home)
+    const asked = await (await browse(out)).answer.text()
+    expect(asked).toContain('Sign out of acme?')
+    const xsrf = /name="xsrf" value="([^"]+)"/.exec(asked)?.[1] ?? ''
+    const confirm = `${world.provider('acme').issuer}/session/end/confirm`
+    expect((await browse(confirm, { xsrf: 'forged', logout: 'yes' })).answer.status).toBe(400)
+    expect((await browse(confirm, { xsrf, logout: 'yes' })).next).toBe(home)
+    expect((await browse(authorizeUrl())).next).toMatch(/\/interaction\//)
+  })
+
+  it('asks before it signs out', async () => {
     const answer = await get(`${world.provider('acme').issuer}/session/end?client_id=lend-web`)
     expect(answer.status).toBe(200)
     expect(await answer.text()).toContain('/demo/idp/acme/session/end/confirm')
@@ -198,17 +232,24 @@ describe('the sign-in page', () => {
   it('is not served to a name that is not ours (DNS rebinding)', async () => {
     const { request } = await import('node:http')
     const asked = (host: string) =>
-      new Promise<number | undefined>((done, failed) => {
+      new Promise<string>((done, failed) => {
         const path = '/demo/idp/acme/.well-known/openid-configuration'
         request(`${world.publicUrl}${path}`, { headers: { host } }, (res) => {
-          res.resume()
-          done(res.statusCode)
+          let text = ''
+          res.setEncoding('utf8')
+          res.on('data', (part: string) => {
+            text += part
+          })
+          res.on('end', () => done(`${res.statusCode} ${text}`))
         })
           .on('error', failed)
           .end()
       })
-    expect(await asked('evil.example')).toBe(421)
-    expect(await asked('localhost.evil.example:4000')).toBe(421)
-    expect(await asked('localhost:4000')).toBe(200)
+    expect(await asked('evil.example')).toMatch(/^421/)
+    expect(await asked('localhost.evil.example:4000')).toMatch(/^421/)
+    const ours = await asked('localhost:4000')
+    expect(ours).toMatch(/^200/)
+    expect(ours).toContain(`${world.publicUrl}/demo/idp/acme/token`)
+    expect(ours).not.toContain('localhost:4000')
   })
 })

@@ -238,7 +238,7 @@ describe('signatures that are refused', () => {
     }
   })
 
-  it('HS256 with the public key as the secret (key confusion), in every form of the key', async () => {
+  it('HS256 with the public key as the secret (key confusion), in any form', async () => {
     const { d: _private, ...jwk } = keyOf(world, 'acme')
     const key = createPublicKey({ key: jwk as import('node:crypto').JsonWebKey, format: 'jwk' })
     const forms = [
@@ -285,7 +285,8 @@ describe('forms that are refused', () => {
     const token = await mint(world)
     const [header = '', payload = '', signature = ''] = token.split('.')
     const alphabet = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_'
-    // 64 bytes are 86 characters with four bits unused: the last character has 15 others that decode alike.
+    // 64 bytes are 86 characters with four bits unused: the last character has 15 others that
+    // decode alike.
     const last = alphabet.indexOf(signature.slice(-1))
     const twin = signature.slice(0, -1) + alphabet[last + 1]
     expect(Buffer.from(twin, 'base64url')).toEqual(Buffer.from(signature, 'base64url'))

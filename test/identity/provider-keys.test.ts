@@ -107,7 +107,7 @@ describe('a provider that is down', () => {
     },
   )
 
-  it('is not asked again by every token that comes, and is found again when it is back', async () => {
+  it('is not asked again by every token, and is found when it is back', async () => {
     const { outcome, clock } = acme()
     const token = await mint(world)
     world.mode = 'down'
@@ -141,7 +141,7 @@ describe('a provider that is down', () => {
 })
 
 describe('a provider inside', () => {
-  it('is not reached unless its row says so, nor by what another tenant’s row has fetched', async () => {
+  it('is reached only if its row says so, whatever another row has fetched', async () => {
     const { outcome } = acme()
     const token = await mint(world)
     expect(await outcome(token, { privateNetwork: true })).toBe('accepted')
@@ -179,7 +179,7 @@ describe('a provider that answers wrongly', () => {
     }
   }
 
-  it('is accepted when it answers rightly, so that each refusal below is for its own answer', async () => {
+  it('is accepted when right, so that each refusal below is for its own answer', async () => {
     expect(await withProvider(good())).toBe('accepted')
   })
 

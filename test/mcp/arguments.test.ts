@@ -72,6 +72,8 @@ const BAD: readonly (readonly [ToolName, unknown, string, RegExp])[] = [
   ['iam.request_access', ask({ reason: NUL }), 'reason', /control character/],
   ['iam.request_access', ask({ reason: 'a\u001b[2Jb' }), 'reason', /control character/],
   ['iam.request_access', ask({ reason: HALF }), 'reason', /surrogate/],
+  // Wrong in two ways: one of them is enough to act on.
+  ['iam.request_access', ask({ reason: `${long(501)}${NUL}` }), 'reason', /control character/],
   ['iam.request_access', ask({ wait_seconds: 51 }), 'wait_seconds', /at most 50/],
   ['iam.request_access', ask({ wait_seconds: -1 }), 'wait_seconds', /at least 0/],
   ['iam.request_access', ask({ wait_seconds: '5' }), 'wait_seconds', /a (whole )?number/],

@@ -67,7 +67,7 @@ describe('methods and bodies', () => {
     async (type) => {
       const { 'content-type': _, ...rest } = HEADERS
       const headers = type === undefined ? rest : { ...rest, 'content-type': type }
-      expect((await ask({ headers })).status).toBe(415)
+      for (const body of [LIST, 'a=b']) expect((await ask({ headers, body })).status).toBe(415)
     },
   )
 

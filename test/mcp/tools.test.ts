@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { TOOLS, type ToolName } from '../../schema/tools.ts'
+import { BURST } from './support/backend.ts'
 import { type AnyClient, bodyOf, connect, REVISIONS, type Served, served } from './support/serve.ts'
 
 const NAMES = Object.keys(TOOLS) as ToolName[]
@@ -117,7 +118,7 @@ describe.each(REVISIONS)('the official client on %s', (revision) => {
       items: [{ permission: 'leak:token' }],
       reason: 'Because',
     })
-    expect(answer.structuredContent).toMatchObject({ items: [{ permission: 'leak:token' }] })
+    expect(answer.structuredContent).toEqual({ items: [], token_refresh: false })
     expect(JSON.stringify(answer)).not.toContain('eyJ')
   })
 
@@ -171,6 +172,17 @@ describe.each(REVISIONS)('a wait on %s', (revision) => {
     expect(answer.structuredContent).toMatchObject({
       items: [{ outcome: 'refused', reason: 'denied_by_user' }],
     })
+  })
+
+  it('sends all of its progress first, and none that goes nowhere', async () => {
+    const steps: number[] = []
+    const answer = await client.call(
+      'iam.request_access',
+      { items: [{ permission: 'burst:now' }], reason: 'Because' },
+      { onprogress: ({ progress }) => steps.push(progress) },
+    )
+    expect(answer.structuredContent).toEqual({ items: [], token_refresh: false })
+    expect(steps).toEqual(BURST)
   })
 
   it('ends when the client goes, and cancels nothing but the wait', async () => {

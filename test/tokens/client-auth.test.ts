@@ -1,10 +1,17 @@
-import { randomBytes } from 'node:crypto'
+import { generateKeyPairSync, type KeyObject, randomBytes } from 'node:crypto'
 import { exportJWK, generateKeyPair, SignJWT } from 'jose'
 import * as oauth from 'oauth4webapi'
 import { beforeAll, describe, expect, it } from 'vitest'
 import { type Db, json, withTx } from '../../src/db/tx.ts'
-import { authenticateClient, hashSecret, sweepAssertions } from '../../src/tokens/client-auth.ts'
+import {
+  authenticateClient,
+  hashSecret,
+  isSignedByOneOf,
+  sweepAssertions,
+} from '../../src/tokens/client-auth.ts'
 import { ACME, freshDb, GLOBEX, issuerOf, START, stoppedClock } from './world.ts'
+
+type Key = Awaited<ReturnType<typeof generateKeyPair>>['publicKey']
 
 const ASSERTION_TYPE = 'urn:ietf:params:oauth:client-assertion-type:jwt-bearer'
 const secret = randomBytes(32).toString('base64url')
@@ -19,7 +26,7 @@ const edPair = await generateKeyPair('Ed25519', { extractable: true })
 
 beforeAll(async () => {
   db = await freshDb()
-  const jwk = async (key: CryptoKey, kid?: string) => ({
+  const jwk = async (key: Key, kid?: string) => ({
     ...(await exportJWK(key)),
     ...(kid === undefined ? {} : { kid }),
   })
@@ -75,7 +82,7 @@ let serial = 0
 type Assertion = {
   header?: Record<string, unknown>
   claims?: Record<string, unknown>
-  key?: CryptoKey | Uint8Array
+  key?: Key | KeyObject | Uint8Array
 }
 const assertionOf = async ({ header, claims, key }: Assertion = {}) => {
   const now = clock.seconds()
@@ -273,6 +280,14 @@ describe('an assertion', () => {
     expect(await authenticate(asserting(await assertionOf(how)))).toEqual(UNAUTHENTICATED)
   })
 
+  it('by a key that should never have been registered is refused', async () => {
+    const weak = generateKeyPairSync('rsa', { modulusLength: 2048, publicExponent: 3 })
+    const header = { alg: 'RS256', kid: undefined }
+    const assertion = await assertionOf({ header, key: weak.privateKey })
+    const key = weak.publicKey.export({ format: 'jwk' })
+    expect(await isSignedByOneOf({ keys: [key] }, assertion)).toBe(false)
+  })
+
   it('with alg none is refused', async () => {
     const [, payload] = (await assertionOf()).split('.')
     const none = `${btoa('{"alg":"none"}').replaceAll('=', '')}.${payload}.`
@@ -369,7 +384,7 @@ describe('an outside client', () => {
       {
         [oauth.allowInsecureRequests]: true,
         [oauth.customFetch]: async (_url, { headers, body }) => {
-          const authorization = new Headers(headers as HeadersInit).get('authorization')
+          const authorization = new Headers(headers).get('authorization')
           given = { ...(authorization === null ? {} : { authorization }), form: String(body) }
           return new Response(null, { status: 500 })
         },

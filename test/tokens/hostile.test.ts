@@ -54,11 +54,12 @@ type Made = {
   text?: string
   head?: string
 }
+const whole = () => someClaims(START, { grants: 2, child: true })
 const made = (by: Made = {}): string =>
   forged(
     { key: by.key ?? es.key, ...(by.der ? { der: true } : {}) },
     by.head ?? JSON.stringify({ typ: 'at+jwt', alg: 'ES256', kid: es.kid, ...by.header }),
-    by.text ?? JSON.stringify({ ...someClaims(START, { grants: 2, child: true }), ...by.claims }),
+    by.text ?? JSON.stringify({ ...whole(), ...by.claims }),
   )
 const parts = (): [string, string, string] => made().split('.') as [string, string, string]
 const hmac = (secret: string | Buffer): string => {
@@ -83,7 +84,9 @@ const detail = (more: Part): Part => ({
     },
   ],
 })
-const act = (more: Part): Part => ({ act: { ...someClaims(START).act, ...more } })
+const act = (more: Part): Part => ({ act: { ...whole().act, ...more } })
+/** Named in both places, so that only the comparison with the issuer expected can tell. */
+const issued = (iss: string): Part => ({ iss, act: { ...whole().act, iss } })
 
 type Row = [attack: string, token: () => string | Promise<string>]
 
@@ -279,9 +282,9 @@ const JSON_TRICKS: Row[] = [
 ]
 
 const CLAIMS: Row[] = [
-  ['iss of another tenant', () => made({ claims: { iss: issuerOf(GLOBEX) } })],
-  ['iss with a slash after it', () => made({ claims: { iss: `${issuerOf(ACME)}/` } })],
-  ['iss in another case', () => made({ claims: { iss: issuerOf(ACME).toUpperCase() } })],
+  ['iss of another tenant', () => made({ claims: issued(issuerOf(GLOBEX)) })],
+  ['iss with a slash after it', () => made({ claims: issued(`${issuerOf(ACME)}/`) })],
+  ['iss in another case', () => made({ claims: issued(issuerOf(ACME).toUpperCase()) })],
   ['iss missing', () => made({ claims: { iss: undefined } })],
   ['aud of another resource', () => made({ claims: { aud: 'http://accounts.test' } })],
   ['aud a list of one', () => made({ claims: { aud: [MCP] } })],
@@ -353,6 +356,19 @@ it('control: what the forger makes verifies', async () => {
   })
   expect(await check(made({ claims: { ...detail({}), new_claim: 1 } }))).toMatchObject({ ok: true })
   expect(await check(made({ claims: { authorization_details: [] } }))).toMatchObject({ ok: true })
+})
+
+it('a kid that cannot be a thumbprint is not looked for', async () => {
+  const clock = stoppedClock()
+  const store = createKeyStore({ db, clock })
+  await store.verifierKeys(ACME.id)
+  clock.forward(10)
+  const before = db.statements()
+  for (const kid of ['', 'x', '../x', 'A'.repeat(44), `${'A'.repeat(42)}=`]) {
+    const on = { tenant: ACME, issuer: issuerOf(ACME), audience: MCP, now: START }
+    await verifySessionToken(store, { ...on, token: made({ header: { kid } }) })
+  }
+  expect(db.statements()).toBe(before)
 })
 
 describe.each([

@@ -1,5 +1,5 @@
 import { calculateJwkThumbprint, decodeProtectedHeader } from 'jose'
-import { beforeEach, describe, expect, it } from 'vitest'
+import { beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { type Db, withTx } from '../../src/db/tx.ts'
 import {
   advanceKeys,
@@ -32,8 +32,16 @@ let clock: TestClock
 let here: KeyStore
 let there: KeyStore
 
-beforeEach(async () => {
+beforeAll(async () => {
   db = await freshDb()
+  await withTx(db, 'test', (tx) => tx.sql`create table first_keys as select * from signing_key`)
+})
+
+beforeEach(async () => {
+  await withTx(db, 'test', async (tx) => {
+    await tx.sql`delete from signing_key`
+    await tx.sql`insert into signing_key select * from first_keys`
+  })
   clock = stoppedClock()
   here = createKeyStore({ db, clock })
   there = createKeyStore({ db, clock })

@@ -4,13 +4,15 @@ import { createHash } from 'node:crypto'
 
 const STYLE = `
 :root { color-scheme: light dark }
-body { font: 16px/1.5 system-ui, sans-serif; max-width: 26rem; margin: 12vh auto; padding: 0 1rem }
+body { font: 16px/1.5 system-ui, sans-serif }
+body { max-width: 26rem; margin: 12vh auto; padding: 0 1rem }
 h1 { font-size: 1.35rem; margin: 0 0 .25rem }
 p { margin: 0 0 1rem }
 small { opacity: .75 }
 ul { list-style: none; margin: 0 0 1.5rem; padding: 0 }
 li { margin: 0 0 .5rem }
-button, input { font: inherit; padding: .55rem .75rem; border: 1px solid #8886; border-radius: .4rem }
+button, input { font: inherit; padding: .55rem .75rem }
+button, input { border: 1px solid #8886; border-radius: .4rem }
 button { cursor: pointer }
 li button { width: 100%; text-align: left }
 label { display: block; margin: 0 0 .5rem }
@@ -20,8 +22,8 @@ input { display: block; width: 100%; box-sizing: border-box }
 `
 
 /**
- * Sent with every answer of the demo provider. `script-src` is empty on purpose: oidc-provider adds the hash of its
- * own two lines where it must post a form by itself, and nothing else can run.
+ * Sent with every answer of the demo provider. `script-src` is empty on purpose: oidc-provider adds
+ * the hash of its own two lines where it must post a form by itself, and nothing else can run.
  */
 export const SECURITY_HEADERS: Readonly<Record<string, string>> = {
   'content-security-policy': [
@@ -104,7 +106,9 @@ ${people.join('\n')}
   )
 }
 
-/** `form` is oidc-provider's own, with its token against forged requests; its id is `op.logoutForm`. */
+/**
+ * `form` is oidc-provider's own, with its token against forged requests; its id is `op.logoutForm`.
+ */
 export const signOutPage = (tenant: string, form: string): string =>
   page(
     `Sign out of ${tenant}`,

@@ -5,7 +5,10 @@ import type { DemoClientSecrets, DemoIdpKeys } from './secrets.ts'
 export type DemoUser = DemoPerson & { readonly subject: string }
 export type DemoTenant = { readonly slug: string; readonly users: readonly DemoUser[] }
 
-/** The clients of every demo provider: the first-party one that people use, and the demo agent's app. */
+/**
+ * The clients of every demo provider: the first-party one that people use, and the demo agent's
+ * app.
+ */
 export const DEMO_CLIENTS = { people: 'lend-web', app: 'renewal-app' } as const
 export const DEMO_CLIENT_NAMES: Readonly<Record<string, string>> = {
   'lend-web': 'Lend',
@@ -15,7 +18,10 @@ export const DEMO_CLIENT_NAMES: Readonly<Record<string, string>> = {
 export const demoMountOf = (slug: string): string => `/demo/idp/${slug}`
 export const demoIssuerOf = (publicUrl: string, slug: string): string =>
   `${publicUrl}${demoMountOf(slug)}`
-/** Where a scripted sign-in ends. A page of the provider's own, so that no code is ever sent to another program. */
+/**
+ * Where a scripted sign-in ends. A page of the provider's own, so that no code is ever sent to
+ * another program.
+ */
 export const demoSignedInUrl = (publicUrl: string, slug: string): string =>
   `${demoIssuerOf(publicUrl, slug)}/signed-in`
 
@@ -32,7 +38,10 @@ const KNOWN_WARNINGS = [
   'oidc-provider WARNING: a quick start development-only in-memory adapter is used',
 ]
 
-/** Runs `work` without those warnings of the library's that are known. All others, and all errors, pass. */
+/**
+ * Runs `work` without those warnings of the library's that are known. All others, and all errors,
+ * pass.
+ */
 function quietly<T>(work: () => T): { readonly value: T; readonly restore: () => void } {
   const warn = console.warn
   const filtered = (...said: unknown[]) => {
@@ -72,9 +81,9 @@ export type DemoProviderOptions = {
 }
 
 /**
- * One tenant's OpenID Connect provider: authorization code with PKCE S256 for two confidential clients; access tokens
- * are JWTs (RFC 9068) for the tenant as an API, whether or not the client asks for it (RFC 8707). State is in memory,
- * bounded and expiring; what was signed outlives it.
+ * One tenant's OpenID Connect provider: authorization code with PKCE S256 for two confidential
+ * clients; access tokens are JWTs (RFC 9068) for the tenant as an API, whether or not the client
+ * asks for it (RFC 8707). State is in memory, bounded and expiring; what was signed outlives it.
  */
 export function createProvider(oidc: Oidc, options: DemoProviderOptions): OidcProvider {
   const issuer = demoIssuerOf(options.publicUrl, options.tenant.slug)

@@ -1,7 +1,10 @@
 import { randomBytes } from 'node:crypto'
 import { calculateJwkThumbprint, exportJWK, generateKeyPair, type JWK } from 'jose'
 
-/** What signs the demo providers' tokens: private keys as plain JSON, per tenant slug; the first one signs. */
+/**
+ * What signs the demo providers' tokens: private keys as plain JSON, per tenant slug; the first one
+ * signs.
+ */
 export type DemoIdpKeys = Readonly<Record<string, readonly JWK[]>>
 
 export type DemoClientSecrets = {
@@ -11,7 +14,10 @@ export type DemoClientSecrets = {
   readonly app: string
 }
 
-/** All that must outlive a restart, so that tokens and cookies given out before it still hold. Plain JSON. */
+/**
+ * All that must outlive a restart, so that tokens and cookies given out before it still hold. Plain
+ * JSON.
+ */
 export type DemoIdpSecrets = {
   readonly keys: DemoIdpKeys
   readonly cookieSecret: string
@@ -27,7 +33,10 @@ export async function newDemoIdpKey(): Promise<JWK> {
   return { ...jwk, kid: await calculateJwkThumbprint(jwk), alg: 'ES256', use: 'sig' }
 }
 
-/** Secrets of the demo's identity providers, random for each installation, one set for each tenant slug. */
+/**
+ * Secrets of the demo's identity providers, random for each installation, one set for each tenant
+ * slug.
+ */
 export async function newDemoIdpSecrets(slugs: readonly string[]): Promise<DemoIdpSecrets> {
   const keys = await Promise.all(
     slugs.map(async (slug) => [slug, [await newDemoIdpKey()]] as const),

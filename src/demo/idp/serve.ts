@@ -40,8 +40,9 @@ const onConsole = (error: Error): void =>
   console.error(`demo identity provider: ${error.name}: ${error.message}`)
 
 /**
- * The demo world's identity providers: one OpenID Connect issuer per tenant, `{publicUrl}/demo/idp/{slug}`, in the same
- * HTTP server as Lend. Call `handle` before anything else answers. Throws if a tenant has no key or client secrets.
+ * The demo world's identity providers: one OpenID Connect issuer per tenant,
+ * `{publicUrl}/demo/idp/{slug}`, in the same HTTP server as Lend. Call `handle` before anything
+ * else answers. Throws if a tenant has no key or client secrets.
  */
 export async function createDemoIdp(options: DemoIdpOptions): Promise<DemoIdp> {
   const { publicUrl, tenants, cookieSecret, onError = onConsole } = options
@@ -92,8 +93,8 @@ type Answering = {
 async function answer({ req, res, path, publicUrl, mounted }: Answering): Promise<void> {
   for (const [name, value] of Object.entries(SECURITY_HEADERS)) res.setHeader(name, value)
   const home = new URL(publicUrl)
-  // The library writes links from the Host header. Ours are fixed, and a name that is not ours (DNS rebinding) gets
-  // nothing: everyone's password is public here.
+  // The library writes links from the Host header. Ours are fixed, and a name that is not ours (DNS
+  // rebinding) gets nothing: everyone's password is public here.
   const asked = URL.canParse(`http://${req.headers.host}`)
     ? new URL(`http://${req.headers.host}`)
     : null
@@ -124,7 +125,9 @@ function mount(req: IncomingMessage & { originalUrl?: string }, prefix: string):
 
 type Interacting = Omit<Answering, 'mounted'> & { readonly found: Mounted }
 
-/** The sign-in page of one authorization request: GET shows it, POST checks who it is and goes on. */
+/**
+ * The sign-in page of one authorization request: GET shows it, POST checks who it is and goes on.
+ */
 async function interact({ req, res, path, publicUrl, found }: Interacting): Promise<void> {
   const { tenant, provider } = found
   const interaction = await provider.interactionDetails(req, res).catch(() => null)
@@ -144,7 +147,8 @@ async function interact({ req, res, path, publicUrl, found }: Interacting): Prom
     return sendPage(res, 405, messagePage('Not allowed', 'Only a form is taken here.'))
   }
   const { origin } = req.headers
-  // Browsers always send one with a form; a script that signs in over HTTP has none and no one's cookies either.
+  // Browsers always send one with a form; a script that signs in over HTTP has none and no one's
+  // cookies either.
   if (origin !== undefined && !isOurs(origin, publicUrl)) {
     return sendPage(res, 403, messagePage('Not allowed', 'That form came from another site.'))
   }

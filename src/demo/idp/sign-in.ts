@@ -32,9 +32,9 @@ export type SignedIn = { readonly accessToken: string; readonly idToken: string 
 const STEPS_MAX = 10
 
 /**
- * Signs a demo person in as a browser would: the authorization code flow with PKCE (RFC 6749 section 4.1, RFC 7636) over
- * HTTP against the running demo provider, through its sign-in form. Answers with the access token. Throws if the
- * provider does not let the person in.
+ * Signs a demo person in as a browser would: the authorization code flow with PKCE (RFC 6749
+ * section 4.1, RFC 7636) over HTTP against the running demo provider, through its sign-in form.
+ * Answers with the access token. Throws if the provider does not let the person in.
  */
 export async function signIn(options: SignIn): Promise<string> {
   return (await signInFully(options)).accessToken
@@ -77,7 +77,10 @@ export async function signInFully(options: SignIn): Promise<SignedIn> {
   return { accessToken: tokens.access_token, idToken: tokens.id_token ?? '' }
 }
 
-/** The library passes `body: undefined`, which `fetch` takes for the same as no body but its type does not. */
+/**
+ * The library passes `body: undefined`, which `fetch` takes for the same as no body but its type
+ * does not.
+ */
 const passing =
   (fetch: Fetch) =>
   (url: string, { body, ...rest }: CustomFetchOptions<string, URLSearchParams | undefined>) =>
@@ -99,7 +102,10 @@ type Browsing = {
   readonly fetch: Fetch
 }
 
-/** Follows redirects and fills in the one form, until the provider sends the browser back to the client. */
+/**
+ * Follows redirects and fills in the one form, until the provider sends the browser back to the
+ * client.
+ */
 async function browse({ start, redirectUri, login, fetch }: Browsing): Promise<URL> {
   const cookies = new CookieJar()
   let url = start

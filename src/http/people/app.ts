@@ -1,4 +1,5 @@
 import { OpenAPIHono } from '@hono/zod-openapi'
+import type { MiddlewareHandler } from 'hono'
 import type { Ctx } from '../../ports.ts'
 import { problemResponse, thrownResponse } from '../problem.ts'
 import type { PeopleDeps } from './auth.ts'
@@ -22,7 +23,7 @@ function mounted(): PeopleApi {
 /** The People API (SPEC section 8), for mounting at the root: its routes are under `/t/{tenant}/api`. */
 export function createPeopleApi(ctx: Ctx, deps: PeopleDeps): PeopleApi {
   const api = new OpenAPIHono<PeopleEnv>()
-  api.use(async (c, next) => {
+  const prepare: MiddlewareHandler<PeopleEnv> = async (c, next) => {
     const requestId = requestIdOf(c.req.raw)
     c.set('requestId', requestId)
     c.set('ctx', ctx)
@@ -30,7 +31,10 @@ export function createPeopleApi(ctx: Ctx, deps: PeopleDeps): PeopleApi {
     await next()
     c.res.headers.set('X-Request-Id', requestId)
     c.res.headers.set('Cache-Control', 'no-store')
-  })
+  }
+  // Only its own addresses: it is mounted beside the token endpoint, MCP and the enforcement points.
+  api.use('/openapi.json', prepare)
+  api.use('/t/:tenant/api/*', prepare)
   api.use('/t/:tenant/api/*', async (c, next) => {
     const tenant = await deps.findTenant(c.req.param('tenant'))
     if (tenant === null)
@@ -43,7 +47,7 @@ export function createPeopleApi(ctx: Ctx, deps: PeopleDeps): PeopleApi {
   })
   api.get('/openapi.json', (c) => c.json(openApiDocument()))
   for (const mount of MOUNTS) mount(api)
-  api.notFound((c) =>
+  api.all('/t/:tenant/api/*', (c) =>
     problemResponse({ code: 'not_found', detail: 'No such address here.' }, c.var.requestId),
   )
   api.onError((error, c) => thrownResponse(error, c.var.requestId, deps.onBug))

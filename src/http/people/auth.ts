@@ -14,6 +14,8 @@ export type PeopleDeps = {
    */
   readonly browserUser?: (request: Request, tenant: TenantRef) => Promise<Result<Person> | null>
   readonly findTenant: (slug: string) => Promise<TenantRef | null>
+  /** Aborted when the server drains, so that event streams end and their clients go elsewhere. */
+  readonly stopping?: AbortSignal
   readonly onBug: (error: unknown, requestId: string) => void
 }
 
@@ -27,8 +29,7 @@ export async function authenticate(
   tenant: TenantRef,
 ): Promise<Result<Person>> {
   const header = request.headers.get('Authorization')
-  if (header === null)
-    return (await deps.browserUser?.(request, tenant)) ?? fail('unauthenticated')
+  if (header === null) return (await deps.browserUser?.(request, tenant)) ?? fail('unauthenticated')
   const token = BEARER.exec(header)?.[1]
   if (token === undefined) return fail('unauthenticated')
   const person = await deps.verifyUser(token, tenant)

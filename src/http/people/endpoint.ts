@@ -7,7 +7,7 @@ import { FAULTS, type Fault, type FaultCode, fail, ok, type Result } from '../..
 import { fieldErrors } from '../../mcp/arguments.ts'
 import type { Ctx } from '../../ports.ts'
 import { PROBLEM_TYPE, problemResponse, type WireFault } from '../problem.ts'
-import { authenticate, type PeopleDeps } from './auth.ts'
+import { authenticate, type PeopleDeps, type Person } from './auth.ts'
 import { BODY_BYTES_MAX, readBody, textProblem } from './body.ts'
 
 /**
@@ -25,7 +25,7 @@ export type BareEnv = {
 }
 export type PeopleEnv = {
   Variables: BareEnv['Variables'] & {
-    caller: UserCaller
+    caller: Person
     /** As parsed from JSON, before its schema; undefined when there was none. */
     rawBody: unknown
   }
@@ -76,7 +76,9 @@ export function needs(caller: UserCaller, ...roles: readonly StaffRole[]): Fault
 }
 
 export const problemFor = (c: Context<PeopleEnv>, fault: Fault | WireFault): Response =>
-  problemResponse(fault, c.var.requestId, { presented: c.req.header('Authorization') !== undefined })
+  problemResponse(fault, c.var.requestId, {
+    presented: c.req.header('Authorization') !== undefined,
+  })
 
 /** A parameter that is given twice stays a list, which no schema here takes. */
 function queryOf(c: PeopleContext): Record<string, string | string[]> {
@@ -152,7 +154,9 @@ function responsesOf(of: Described<Shape, Shape, Shape>, faults: readonly FaultC
     status,
     {
       description: of.summary,
-      ...(schema === null ? {} : { content: { [of.answerType ?? 'application/json']: { schema } } }),
+      ...(schema === null
+        ? {}
+        : { content: { [of.answerType ?? 'application/json']: { schema } } }),
     },
   ])
   const byStatus = new Map<number, FaultCode[]>()

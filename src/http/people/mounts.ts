@@ -1,5 +1,15 @@
 import type { Mount } from './endpoint.ts'
+import { mountEvents } from './events.ts'
 import { mountMe } from './me.ts'
+import { mountRequests } from './requests.ts'
+import { mountRules } from './rules.ts'
+import { mountSessions } from './sessions.ts'
 
 /** Every group of routes of the People API, in the order of its document. */
-export const MOUNTS: readonly Mount[] = [mountMe]
+export const MOUNTS: readonly Mount[] = [
+  mountMe,
+  mountSessions,
+  mountRequests,
+  mountRules,
+  mountEvents,
+]

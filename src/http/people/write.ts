@@ -72,7 +72,9 @@ function attemptOf(c: PeopleContext, key: string): Attempt {
     caller: c.var.caller.userId,
     route: `${c.req.method} ${url.pathname}${url.search}`,
     key,
-    bodyHash: createHash('sha256').update(canonicalJson(c.var.rawBody ?? null)).digest('base64url'),
+    bodyHash: createHash('sha256')
+      .update(canonicalJson(c.var.rawBody ?? null))
+      .digest('base64url'),
   }
 }
 

@@ -47,7 +47,10 @@ export type DemoWorld = {
   close: () => Promise<void>
 }
 
-/** The demo's real identity providers on a port of their own, as main mounts them, and a way to break them. */
+/**
+ * The demo's real identity providers on a port of their own, as main mounts them, and a way to
+ * break them.
+ */
 export async function serveDemoWorld(): Promise<DemoWorld> {
   const seen: string[] = []
   const errors: Error[] = []

@@ -1,8 +1,12 @@
 import { setTimeout } from 'node:timers/promises'
-import type { ItemOutcome, RequestAccessResult } from '../../../schema/tools.ts'
+import type {
+  ItemOutcome,
+  RequestAccessArguments,
+  RequestAccessResult,
+} from '../../../schema/tools.ts'
 import type { AgentCaller, TenantRef } from '../../../src/callers.ts'
 import { REASONS, type Reason } from '../../../src/core/reason.ts'
-import type { AgentId, SessionId, TenantId, UserId } from '../../../src/core/vocabulary.ts'
+import type { AgentId, Item, SessionId, TenantId, UserId } from '../../../src/core/vocabulary.ts'
 import { fail, ok, type Result } from '../../../src/fault.ts'
 import type { IamTools, ToolExtra } from '../../../src/mcp/tools.ts'
 
@@ -22,6 +26,10 @@ export const caller = (tenant: TenantRef): AgentCaller => ({
   sessionVersion: 1,
   carries: [],
 })
+
+const TICK_MS = 20
+
+export const BURST = Array.from({ length: 50 }, (_, i) => i + 1)
 
 const DECIDED: Readonly<Record<string, Reason>> = {
   'accounts:read': 'mode_auto',
@@ -45,151 +53,163 @@ export async function authenticate(token: string, tenant: TenantRef): Promise<Re
 const sleep = (ms: number, signal: AbortSignal): Promise<void> =>
   setTimeout(ms, undefined, { signal }).catch(() => {})
 
+/** Faults, bugs and slips on demand, so that what becomes of them can be seen. */
+function onDemand(permission: string, extra: ToolExtra): Result<RequestAccessResult> | null {
+  const result: RequestAccessResult = { items: [], token_refresh: false }
+  switch (permission) {
+    case 'crash:now':
+      throw new Error('select * from secret_table where token = eyJhbGciOi')
+    case 'limit:hit':
+      return fail('limit_reached', { limit: 'requests_per_minute', retryAfterSeconds: 17 })
+    case 'frozen:all':
+      return fail('frozen')
+    case 'leak:token':
+      return ok({ ...result, access_token: 'eyJhbGciOiJFUzI1NiJ9.e30.sig' } as RequestAccessResult)
+    case 'broken:shape':
+      return ok({ items: 'none' } as unknown as RequestAccessResult)
+    case 'burst:now':
+      for (const at of [...BURST, 0, 1, BURST.length]) extra.progress?.(`at ${at}`, at)
+      return ok(result)
+    default:
+      return null
+  }
+}
+
+const DESCRIBED = {
+  id: 'accounts:read',
+  title: 'Accounts API · Read',
+  unlocks: 'Reads accounts',
+  kind: 'api',
+  risk: 'low',
+  sensitive: false,
+  delegable: true,
+  in_ceiling: true,
+  held: false,
+  why: 'It reads accounts.',
+} as const
+
+type Held = Map<string, { id: string; permission: string; resource?: string }>
+type Answers = Map<string, 'allowed_by_user' | 'denied_by_user'>
+type State = { held: Held; answers: Answers; waits: { started: number; aborted: number } }
+
+function outcomeOf({ held, answers }: State, item: Item): ItemOutcome {
+  const { permission } = item
+  const reason = DECIDED[permission] ?? 'unknown_permission'
+  const row = REASONS[reason]
+  const answer = answers.get(permission)
+  const base = { ...item, reason: answer ?? reason, message: row.says, retry: row.retry }
+  if (row.outcome === 'asked' && answer === undefined)
+    return { ...base, outcome: 'pending', request_id: 'req_1' }
+  const granted = row.outcome === 'granted' || answer === 'allowed_by_user'
+  if (granted) held.set(permission, { id: `grt_${held.size + 1}`, permission })
+  return { ...base, outcome: granted ? 'granted' : 'refused' }
+}
+
+async function requestAccess(
+  state: State,
+  args: RequestAccessArguments,
+  extra: ToolExtra,
+): Promise<Result<RequestAccessResult>> {
+  const demanded = onDemand(args.items[0]?.permission ?? '', extra)
+  if (demanded !== null) return demanded
+  const started = Date.now()
+  const until = started + (args.wait_seconds ?? 0) * 1000
+  if (args.wait_seconds) state.waits.started += 1
+  let items = args.items.map((item) => outcomeOf(state, item))
+  while (items.some((item) => item.outcome === 'pending') && Date.now() < until) {
+    extra.progress?.('Waiting for the user', (Date.now() - started) / 1000)
+    await sleep(TICK_MS, extra.signal)
+    if (extra.signal.aborted) {
+      state.waits.aborted += 1
+      break
+    }
+    items = args.items.map((item) => outcomeOf(state, item))
+  }
+  return ok({ items, token_refresh: state.held.size > 0 })
+}
+
+/** The tools that only look. */
+const looking = ({
+  held,
+}: State): Pick<IamTools, 'iam.describe_permissions' | 'iam.explain' | 'iam.my_access'> => ({
+  'iam.describe_permissions': async (_, { limit = 10 }) =>
+    ok({ permissions: [DESCRIBED].slice(0, limit) }),
+  'iam.explain': async (_, { permission }) => {
+    const reason = DECIDED[permission] ?? 'unknown_permission'
+    return ok({
+      permission,
+      in_ceiling: permission in DECIDED,
+      held: held.has(permission),
+      would: { outcome: REASONS[reason].outcome, reason, message: REASONS[reason].says },
+    })
+  },
+  'iam.my_access': async () =>
+    ok({
+      grants: [...held.values()].map((grant) => ({
+        ...grant,
+        read_only: false,
+        source: { by: 'mode' as const },
+        since: '2026-01-01T00:00:00Z',
+        uses: 0,
+      })),
+      pending: [],
+      mode: 'auto' as const,
+      expires_at: '2026-01-01T08:00:00Z',
+      template: 'renewal-briefs@3',
+      context: 'Writes renewal briefs.',
+    }),
+})
+
+const toolsOf = (state: State): IamTools => ({
+  ...looking(state),
+  'iam.request_access': (_, args, extra) => requestAccess(state, args, extra),
+  'iam.start_subagent': async (_, { template, read_only = false }) =>
+    ok({
+      session_id: 'ses_2',
+      template,
+      inherited: [...state.held.values()].map((grant) => ({ ...grant, read_only })),
+      expires_at: '2026-01-01T08:00:00Z',
+      mode: 'ask' as const,
+      read_only,
+    }),
+  'iam.release_access': async (_, { items }) => {
+    const released = [...state.held.values()].filter((grant) =>
+      items.some((item) =>
+        'grant_id' in item ? item.grant_id === grant.id : item.permission === grant.permission,
+      ),
+    )
+    for (const grant of released) state.held.delete(grant.permission)
+    return ok({ released, token_refresh: released.length > 0 })
+  },
+  'iam.end_session': async () => {
+    const grants_revoked = state.held.size
+    state.held.clear()
+    return ok({ sessions_ended: 1, grants_revoked })
+  },
+})
+
+/** Each tool, remembering what reached it. */
+function watched(tools: IamTools, seen: Seen[]): IamTools {
+  const watch = ([tool, run]: [string, (...call: never[]) => unknown]) => [
+    tool,
+    (who: AgentCaller, args: never, extra: never) => {
+      seen.push({ tool, caller: who, args })
+      return run(who as never, args, extra)
+    },
+  ]
+  return Object.fromEntries(Object.entries(tools).map(watch)) as IamTools
+}
+
 export type Backend = ReturnType<typeof createBackend>
 
-export function createBackend({ tickMs = 20 } = {}) {
+export function createBackend() {
   const seen: Seen[] = []
-  const answers = new Map<string, 'allowed_by_user' | 'denied_by_user'>()
-  const held = new Map<string, { id: string; permission: string; resource?: string }>()
-  const waits = { started: 0, aborted: 0 }
-
-  const see = <Name extends keyof IamTools>(tool: Name, run: IamTools[Name]): IamTools[Name] =>
-    (async (who: AgentCaller, args: never, extra: ToolExtra) => {
-      seen.push({ tool, caller: who, args })
-      return run(who, args, extra)
-    }) as IamTools[Name]
-
-  const outcomeOf = (permission: string, resource: string | undefined): ItemOutcome => {
-    const reason = DECIDED[permission] ?? 'unknown_permission'
-    const row = REASONS[reason]
-    const answer = answers.get(permission)
-    const what = { permission, ...(resource === undefined ? {} : { resource }) }
-    if (row.outcome === 'asked' && answer === undefined)
-      return {
-        ...what,
-        outcome: 'pending',
-        reason,
-        message: row.says,
-        retry: row.retry,
-        request_id: 'req_1',
-      }
-    const granted = row.outcome === 'granted' || answer === 'allowed_by_user'
-    if (granted) held.set(permission, { id: `grt_${held.size + 1}`, ...what })
-    return {
-      ...what,
-      outcome: granted ? 'granted' : 'refused',
-      reason: answer ?? reason,
-      message: row.says,
-      retry: row.retry,
-    }
-  }
-
-  const tools: IamTools = {
-    'iam.describe_permissions': see('iam.describe_permissions', async (_, { limit = 10 }) =>
-      ok({
-        permissions: [
-          {
-            id: 'accounts:read',
-            title: 'Accounts API · Read',
-            unlocks: 'Reads accounts',
-            kind: 'api' as const,
-            risk: 'low' as const,
-            sensitive: false,
-            delegable: true,
-            in_ceiling: true,
-            held: held.has('accounts:read'),
-            why: 'It reads accounts.',
-          },
-        ].slice(0, limit),
-      }),
-    ),
-    'iam.explain': see('iam.explain', async (_, { permission }) => {
-      const reason = DECIDED[permission] ?? 'unknown_permission'
-      return ok({
-        permission,
-        in_ceiling: permission in DECIDED,
-        held: held.has(permission),
-        would: { outcome: REASONS[reason].outcome, reason, message: REASONS[reason].says },
-      })
-    }),
-    'iam.request_access': see('iam.request_access', async (_, args, extra) => {
-      const permissions = args.items.map((item) => item.permission)
-      if (permissions.includes('crash:now'))
-        throw new Error('select * from secret_table where token = eyJhbGciOi')
-      if (permissions.includes('limit:hit'))
-        return fail('limit_reached', { limit: 'requests_per_minute', retryAfterSeconds: 17 })
-      if (permissions.includes('frozen:all')) return fail('frozen')
-      const answerNow = () => args.items.map((item) => outcomeOf(item.permission, item.resource))
-      const until = Date.now() + (args.wait_seconds ?? 0) * 1000
-      const started = Date.now()
-      let items = answerNow()
-      if (args.wait_seconds) waits.started += 1
-      while (items.some((item) => item.outcome === 'pending') && Date.now() < until) {
-        extra.progress?.('Waiting for the user', (Date.now() - started) / 1000)
-        await sleep(tickMs, extra.signal)
-        if (extra.signal.aborted) {
-          waits.aborted += 1
-          break
-        }
-        items = answerNow()
-      }
-      const result: RequestAccessResult = { items, token_refresh: held.size > 0 }
-      // A flow that let something slip, which the endpoint must not pass on.
-      if (permissions.includes('leak:token'))
-        return ok({
-          ...result,
-          access_token: 'eyJhbGciOiJFUzI1NiJ9.e30.sig',
-        } as RequestAccessResult)
-      if (permissions.includes('broken:shape'))
-        return ok({ items: 'none' } as unknown as RequestAccessResult)
-      return ok(result)
-    }),
-    'iam.my_access': see('iam.my_access', async () =>
-      ok({
-        grants: [...held.values()].map((grant) => ({
-          ...grant,
-          read_only: false,
-          source: { by: 'mode' as const },
-          since: '2026-01-01T00:00:00Z',
-          uses: 0,
-        })),
-        pending: [],
-        mode: 'auto' as const,
-        expires_at: '2026-01-01T08:00:00Z',
-        template: 'renewal-briefs@3',
-        context: 'Writes renewal briefs.',
-      }),
-    ),
-    'iam.start_subagent': see('iam.start_subagent', async (_, { template, read_only = false }) =>
-      ok({
-        session_id: 'ses_2',
-        template,
-        inherited: [...held.values()].map((grant) => ({ ...grant, read_only })),
-        expires_at: '2026-01-01T08:00:00Z',
-        mode: 'ask' as const,
-        read_only,
-      }),
-    ),
-    'iam.release_access': see('iam.release_access', async (_, { items }) => {
-      const released = [...held.values()].filter((grant) =>
-        items.some((item) =>
-          'grant_id' in item ? item.grant_id === grant.id : item.permission === grant.permission,
-        ),
-      )
-      for (const grant of released) held.delete(grant.permission)
-      return ok({ released, token_refresh: released.length > 0 })
-    }),
-    'iam.end_session': see('iam.end_session', async () => {
-      const grants = held.size
-      held.clear()
-      return ok({ sessions_ended: 1, grants_revoked: grants })
-    }),
-  }
+  const state: State = { held: new Map(), answers: new Map(), waits: { started: 0, aborted: 0 } }
   return {
-    tools,
+    tools: watched(toolsOf(state), seen),
     seen,
-    waits,
+    waits: state.waits,
     answer: (permission: string, end: 'allowed_by_user' | 'denied_by_user') =>
-      void answers.set(permission, end),
+      void state.answers.set(permission, end),
   }
 }

@@ -1,0 +1,89 @@
+import { isAbsolute, resolve } from 'node:path'
+
+/** The settings of an instance (SPEC section 13). */
+export type Config = {
+  readonly port: number
+  /** Without a trailing slash. */
+  readonly publicUrl: string
+  /** Null: the embedded database. */
+  readonly databaseUrl: string | null
+  /** Absolute; null: nothing is kept. */
+  readonly dataDir: string | null
+  readonly demo: boolean
+  /** Whether only loopback addresses are listened on: always in the demo. */
+  readonly loopbackOnly: boolean
+}
+
+/** A setting that is wrong stops the start: which one, and what it should be. */
+export class BadSetting extends Error {
+  constructor(name: string, should: string) {
+    super(`${name} ${should}`)
+    this.name = 'BadSetting'
+  }
+}
+
+const LOOPBACK = new Set(['localhost', '127.0.0.1', '[::1]'])
+
+function portOf(text: string | undefined): number {
+  if (text === undefined || text === '') return 4000
+  const port = Number(text)
+  if (!/^[0-9]{1,5}$/.test(text) || port < 1 || port > 65535)
+    throw new BadSetting(
+      'PORT',
+      `must be a whole number from 1 to 65535, not ${JSON.stringify(text)}`,
+    )
+  return port
+}
+
+function publicUrlOf(text: string | undefined, port: number): URL {
+  if (text === undefined || text === '') return new URL(`http://localhost:${port}`)
+  const should =
+    'must be an absolute URL without path, query or fragment, as in https://lend.example'
+  if (!URL.canParse(text)) throw new BadSetting('PUBLIC_URL', should)
+  const url = new URL(text)
+  const bare = url.pathname === '/' && url.search === '' && url.hash === '' && url.username === ''
+  if (!bare || !['http:', 'https:'].includes(url.protocol))
+    throw new BadSetting('PUBLIC_URL', should)
+  if (url.protocol === 'http:' && !LOOPBACK.has(url.hostname))
+    throw new BadSetting('PUBLIC_URL', 'must be https unless its host is a loopback address')
+  return url
+}
+
+function databaseUrlOf(text: string | undefined): string | null {
+  if (text === undefined || text === '') return null
+  if (!URL.canParse(text) || !['postgres:', 'postgresql:'].includes(new URL(text).protocol))
+    throw new BadSetting(
+      'DATABASE_URL',
+      'must be a Postgres URL, as in postgres://user:password@host:5432/lend',
+    )
+  return text
+}
+
+function demoOf(text: string | undefined, loopback: boolean): boolean {
+  if (text === undefined || text === '') return loopback
+  if (text !== 'on' && text !== 'off')
+    throw new BadSetting('LEND_DEMO', `must be on or off, not ${JSON.stringify(text)}`)
+  if (text === 'on' && !loopback)
+    throw new BadSetting(
+      'LEND_DEMO',
+      'can be on only while PUBLIC_URL is a loopback address, since anybody may sign in to the demo',
+    )
+  return text === 'on'
+}
+
+/** Environment to configuration. Throws `BadSetting` at the first setting that is wrong. */
+export function configFrom(env: NodeJS.ProcessEnv, cwd: string): Config {
+  const port = portOf(env.PORT)
+  const url = publicUrlOf(env.PUBLIC_URL, port)
+  const loopback = LOOPBACK.has(url.hostname)
+  const demo = demoOf(env.LEND_DEMO, loopback)
+  const data = env.LEND_DATA === undefined || env.LEND_DATA === '' ? '.lend' : env.LEND_DATA
+  return {
+    port,
+    publicUrl: url.origin,
+    databaseUrl: databaseUrlOf(env.DATABASE_URL),
+    dataDir: data === 'memory' ? null : isAbsolute(data) ? data : resolve(cwd, data),
+    demo,
+    loopbackOnly: demo,
+  }
+}

@@ -1,0 +1,231 @@
+import type { AgentId, TemplateId, TenantId } from '../core/vocabulary.ts'
+import type { Page } from './directory.ts'
+import { json, type Tx } from './tx.ts'
+
+/** Agents, resource servers, enforcement points and identity providers of a tenant. No row here carries a secret's hash. */
+export type AgentRow = {
+  readonly id: AgentId
+  readonly name: string
+  readonly status: 'active' | 'disabled'
+  readonly templateIds: readonly TemplateId[]
+  /** Names, in the order of the ids. */
+  readonly templates: readonly string[]
+  readonly appClients: readonly string[]
+  readonly jwks: { readonly [name: string]: unknown } | null
+  readonly hasSecret: boolean
+  readonly createdAt: number
+}
+
+export const selectAgents = (
+  tx: Tx,
+  of: Page & { readonly id?: string },
+): Promise<readonly AgentRow[]> => tx.sql<AgentRow>`
+  select a.id, a.name, a.status, a.template_ids as "templateIds", a.app_clients as "appClients", a.jwks,
+    a.secret_hash is not null as "hasSecret", extract(epoch from a.created_at)::float8 as "createdAt",
+    array(select t.name from unnest(a.template_ids) with ordinality as x (id, i)
+      join template t on t.id = x.id order by x.i) as templates
+  from agent a
+  where a.tenant_id = ${of.tenantId} and (${of.id ?? null}::text is null or a.id = ${of.id ?? null})
+    and ((extract(epoch from a.created_at) * 1000)::float8, a.id) < (${of.after[0]}::float8, ${of.after[1]})
+  order by a.created_at desc, a.id desc limit ${of.limit}`
+
+/** False: the name is taken. */
+export async function insertAgent(
+  tx: Tx,
+  tenantId: TenantId,
+  a: Omit<AgentRow, 'templates' | 'hasSecret' | 'status'> & { readonly secretHash: string | null },
+): Promise<boolean> {
+  const jwks = a.jwks === null ? null : json(a.jwks)
+  const made = await tx.sql`
+    insert into agent (id, tenant_id, name, secret_hash, jwks, app_clients, template_ids, created_at)
+    values (${a.id}, ${tenantId}, ${a.name}, ${a.secretHash}, ${jwks}::text::jsonb,
+      ${a.appClients}::text[], ${a.templateIds}::text[], to_timestamp(${a.createdAt}::float8))
+    on conflict do nothing returning id`
+  return made.length === 1
+}
+
+/** `secretHash`: absent leaves the secret as it is, null takes it away. */
+export async function updateAgent(
+  tx: Tx,
+  tenantId: TenantId,
+  a: AgentRow,
+  secretHash: string | null | undefined,
+): Promise<void> {
+  const jwks = a.jwks === null ? null : json(a.jwks)
+  await tx.sql`
+    update agent set status = ${a.status}, jwks = ${jwks}::text::jsonb,
+      app_clients = ${a.appClients}::text[], template_ids = ${a.templateIds}::text[],
+      secret_hash = case when ${secretHash === undefined}::boolean then secret_hash
+        else ${secretHash ?? null}::text end
+    where tenant_id = ${tenantId} and id = ${a.id}`
+}
+
+/** Templates that the tenant may use, by name: its own and public ones. */
+export async function visibleTemplates(
+  tx: Tx,
+  of: { readonly tenantId: TenantId; readonly names: readonly string[] },
+): Promise<ReadonlyMap<string, TemplateId>> {
+  const rows = await tx.sql<{ id: TemplateId; name: string }>`
+    select id, name from template
+    where (name = any(${of.names}::text[]) or id = any(${of.names}::text[]))
+      and (visibility = 'public' or tenant_id = ${of.tenantId})`
+  return new Map(rows.flatMap((row) => [[row.name, row.id] as const, [row.id, row.id] as const]))
+}
+
+/** Clients that people sign in through, and apps of agents: the two must never meet (SPEC section 8). */
+export async function clientsOf(
+  tx: Tx,
+  tenantId: TenantId,
+): Promise<{ readonly firstParty: readonly string[]; readonly apps: readonly string[] }> {
+  const [row] = await tx.sql<{ firstParty: string[]; apps: string[] }>`
+    select
+      array(select unnest(first_party_clients) from identity_provider where tenant_id = ${tenantId})
+        as "firstParty",
+      array(select unnest(app_clients) from agent where tenant_id = ${tenantId}) as apps`
+  return row ?? { firstParty: [], apps: [] }
+}
+
+export async function unknownServices(
+  tx: Tx,
+  services: readonly string[],
+): Promise<readonly string[]> {
+  const rows = await tx.sql<{ id: string }>`
+    select id from service where id = any(${services}::text[])`
+  const known = new Set(rows.map((row) => row.id))
+  return services.filter((id) => !known.has(id))
+}
+
+export type ResourceServerRow = {
+  readonly id: string
+  readonly resource: string
+  readonly name: string
+  readonly subject: 'session' | 'user'
+  readonly services: readonly string[]
+  readonly createdAt: number
+}
+
+export const selectResourceServers = (
+  tx: Tx,
+  of: Page & { readonly id?: string },
+): Promise<readonly ResourceServerRow[]> => tx.sql<ResourceServerRow>`
+  select id, resource, name, subject, services, extract(epoch from created_at)::float8 as "createdAt"
+  from resource_server
+  where tenant_id = ${of.tenantId} and (${of.id ?? null}::text is null or id = ${of.id ?? null})
+    and ((extract(epoch from created_at) * 1000)::float8, id) < (${of.after[0]}::float8, ${of.after[1]})
+  order by created_at desc, id desc limit ${of.limit}`
+
+/** False: the resource is registered already. */
+export async function insertResourceServer(
+  tx: Tx,
+  tenantId: TenantId,
+  s: ResourceServerRow,
+): Promise<boolean> {
+  const made = await tx.sql`
+    insert into resource_server (id, tenant_id, resource, name, subject, services, created_at)
+    values (${s.id}, ${tenantId}, ${s.resource}, ${s.name}, ${s.subject}, ${s.services}::text[],
+      to_timestamp(${s.createdAt}::float8))
+    on conflict do nothing returning id`
+  return made.length === 1
+}
+
+export async function updateResourceServer(
+  tx: Tx,
+  tenantId: TenantId,
+  s: ResourceServerRow,
+): Promise<void> {
+  await tx.sql`
+    update resource_server set name = ${s.name}, subject = ${s.subject}, services = ${s.services}::text[]
+    where tenant_id = ${tenantId} and id = ${s.id}`
+}
+
+export async function deleteResourceServer(
+  tx: Tx,
+  of: { readonly tenantId: TenantId; readonly id: string },
+): Promise<void> {
+  await tx.sql`delete from resource_server where tenant_id = ${of.tenantId} and id = ${of.id}`
+}
+
+export type EnforcementPointRow = {
+  readonly id: string
+  readonly name: string
+  readonly services: readonly string[]
+  readonly createdAt: number
+}
+
+export const selectEnforcementPoints = (
+  tx: Tx,
+  of: Page & { readonly id?: string },
+): Promise<readonly EnforcementPointRow[]> => tx.sql<EnforcementPointRow>`
+  select id, name, services, extract(epoch from created_at)::float8 as "createdAt"
+  from enforcement_point
+  where tenant_id = ${of.tenantId} and (${of.id ?? null}::text is null or id = ${of.id ?? null})
+    and ((extract(epoch from created_at) * 1000)::float8, id) < (${of.after[0]}::float8, ${of.after[1]})
+  order by created_at desc, id desc limit ${of.limit}`
+
+export async function insertEnforcementPoint(
+  tx: Tx,
+  tenantId: TenantId,
+  p: EnforcementPointRow & { readonly secretHash: string },
+): Promise<void> {
+  await tx.sql`
+    insert into enforcement_point (id, tenant_id, name, secret_hash, services, created_at)
+    values (${p.id}, ${tenantId}, ${p.name}, ${p.secretHash}, ${p.services}::text[],
+      to_timestamp(${p.createdAt}::float8))`
+}
+
+export async function deleteEnforcementPoint(
+  tx: Tx,
+  of: { readonly tenantId: TenantId; readonly id: string },
+): Promise<void> {
+  await tx.sql`delete from enforcement_point where tenant_id = ${of.tenantId} and id = ${of.id}`
+}
+
+export type IdentityProviderRow = {
+  readonly id: string
+  readonly issuer: string
+  readonly audience: string
+  readonly firstPartyClients: readonly string[]
+  readonly createsUsers: boolean
+  readonly privateNetwork: boolean
+  readonly status: 'active' | 'disabled'
+  readonly createdAt: number
+}
+
+export const selectIdentityProviders = (
+  tx: Tx,
+  of: Page & { readonly id?: string },
+): Promise<readonly IdentityProviderRow[]> => tx.sql<IdentityProviderRow>`
+  select id, issuer, audience, first_party_clients as "firstPartyClients",
+    creates_users as "createsUsers", private_network as "privateNetwork", status,
+    extract(epoch from created_at)::float8 as "createdAt"
+  from identity_provider
+  where tenant_id = ${of.tenantId} and (${of.id ?? null}::text is null or id = ${of.id ?? null})
+    and ((extract(epoch from created_at) * 1000)::float8, id) < (${of.after[0]}::float8, ${of.after[1]})
+  order by created_at desc, id desc limit ${of.limit}`
+
+/** False: the issuer is trusted already. */
+export async function insertIdentityProvider(
+  tx: Tx,
+  tenantId: TenantId,
+  p: IdentityProviderRow,
+): Promise<boolean> {
+  const made = await tx.sql`
+    insert into identity_provider (id, tenant_id, issuer, audience, first_party_clients, creates_users,
+      private_network, status, created_at)
+    values (${p.id}, ${tenantId}, ${p.issuer}, ${p.audience}, ${p.firstPartyClients}::text[],
+      ${p.createsUsers}, ${p.privateNetwork}, ${p.status}, to_timestamp(${p.createdAt}::float8))
+    on conflict do nothing returning id`
+  return made.length === 1
+}
+
+export async function updateIdentityProvider(
+  tx: Tx,
+  tenantId: TenantId,
+  p: IdentityProviderRow,
+): Promise<void> {
+  await tx.sql`
+    update identity_provider set audience = ${p.audience},
+      first_party_clients = ${p.firstPartyClients}::text[], creates_users = ${p.createsUsers},
+      private_network = ${p.privateNetwork}, status = ${p.status}
+    where tenant_id = ${tenantId} and id = ${p.id}`
+}

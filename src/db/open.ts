@@ -1,0 +1,94 @@
+import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { dirname, join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { PGlite } from '@electric-sql/pglite'
+import { drizzle as drizzlePglite } from 'drizzle-orm/pglite'
+import { migrate as migratePglite } from 'drizzle-orm/pglite/migrator'
+import { drizzle as drizzlePostgres } from 'drizzle-orm/postgres-js'
+import { migrate as migratePostgres } from 'drizzle-orm/postgres-js/migrator'
+import postgres from 'postgres'
+import { BadSetting } from '../config.ts'
+import { type Db, embeddedDb, postgresDb } from './tx.ts'
+
+const CONNECTIONS_MAX = 20
+/** Any number that nothing else in this database locks. */
+const MIGRATION_LOCK = 7_310_001
+
+/** The same files for both kinds of database, found from src/ and from dist/src/. */
+function migrationsFolder(): string {
+  let folder = dirname(fileURLToPath(import.meta.url))
+  while (!existsSync(join(folder, 'drizzle', 'meta', '_journal.json'))) folder = dirname(folder)
+  return join(folder, 'drizzle')
+}
+
+/** A Postgres server, migrated once whichever instance comes first. */
+export async function openServer(url: string): Promise<Db> {
+  const quiet = { onnotice: () => {} }
+  const migrator = postgres(url, { max: 1, ...quiet })
+  try {
+    await migrator`select pg_advisory_lock(${MIGRATION_LOCK})`
+    await migratePostgres(drizzlePostgres(migrator), { migrationsFolder: migrationsFolder() })
+  } finally {
+    // The lock ends with the connection.
+    await migrator.end({ timeout: 5 })
+  }
+  return postgresDb(
+    postgres(url, { max: CONNECTIONS_MAX, connection: { application_name: 'lend' }, ...quiet }),
+  )
+}
+
+const alive = (pid: number): boolean => {
+  try {
+    process.kill(pid, 0)
+    return true
+  } catch (error) {
+    return error instanceof Error && 'code' in error && error.code === 'EPERM'
+  }
+}
+
+/**
+ * Two processes on one folder would both seem to work and silently part ways, so the folder is locked by a file beside it.
+ * A lock whose process is gone, as after kill -9, is taken over; never one by age.
+ */
+function lockFolder(file: string): () => void {
+  for (let attempt = 0; attempt < 3; attempt++) {
+    try {
+      writeFileSync(file, `${process.pid}\n`, { flag: 'wx', mode: 0o600 })
+      return () => rmSync(file, { force: true })
+    } catch (error) {
+      if (!(error instanceof Error && 'code' in error && error.code === 'EEXIST')) throw error
+    }
+    const holder = Number(readFileSync(file, 'utf8').trim())
+    if (holder !== process.pid && holder > 0 && alive(holder))
+      throw new BadSetting(
+        'LEND_DATA',
+        `is in use by the running server with process id ${holder}: stop it, or choose another folder`,
+      )
+    rmSync(file, { force: true })
+  }
+  throw new BadSetting('LEND_DATA', `could not be locked: remove ${file} if no server is running`)
+}
+
+/** The embedded database, in a folder or in memory only, migrated. */
+export async function openEmbedded(dataDir: string | null): Promise<Db> {
+  let unlock = () => {}
+  let folder: string | undefined
+  if (dataDir !== null) {
+    mkdirSync(dataDir, { recursive: true, mode: 0o700 })
+    unlock = lockFolder(join(dataDir, 'database.lock'))
+    folder = join(dataDir, 'database')
+  }
+  try {
+    const pglite = await PGlite.create(folder)
+    await migratePglite(drizzlePglite(pglite), { migrationsFolder: migrationsFolder() })
+    const db = embeddedDb(pglite)
+    const close = async () => {
+      await db.close()
+      unlock()
+    }
+    return { ...db, close }
+  } catch (error) {
+    unlock()
+    throw error
+  }
+}

@@ -1,0 +1,43 @@
+import { randomBytes } from 'node:crypto'
+import { type DemoIdpSecrets, newDemoIdpSecrets } from './idp/secrets.ts'
+import { DEMO_TENANTS } from './world.ts'
+
+/** Client secrets by tenant slug, then by the client's name. */
+type ByClient = Readonly<Record<string, Readonly<Record<string, string>>>>
+
+/** Every secret of the demo, random for each installation. Plain JSON; it must outlive a restart. */
+export type DemoSecrets = {
+  readonly idp: DemoIdpSecrets
+  readonly agents: ByClient
+  readonly enforcementPoints: ByClient
+}
+
+const secret = (): string => randomBytes(32).toString('base64url')
+
+const forEach = (of: 'agents' | 'enforcementPoints'): ByClient =>
+  Object.fromEntries(
+    DEMO_TENANTS.map((tenant) => [
+      tenant.slug,
+      Object.fromEntries(tenant[of].map(({ name }) => [name, secret()])),
+    ]),
+  )
+
+/** New secrets for a new installation of the demo. */
+export async function newDemoSecrets(): Promise<DemoSecrets> {
+  return {
+    idp: await newDemoIdpSecrets(DEMO_TENANTS.map((tenant) => tenant.slug)),
+    agents: forEach('agents'),
+    enforcementPoints: forEach('enforcementPoints'),
+  }
+}
+
+/** One client's secret. Throws if the installation's secrets lack it, which only a mixed-up data directory does. */
+export function secretOf(
+  secrets: DemoSecrets,
+  of: { readonly kind: 'agents' | 'enforcementPoints'; readonly tenant: string; name: string },
+): string {
+  const found = secrets[of.kind][of.tenant]?.[of.name]
+  if (found === undefined)
+    throw new Error(`the demo has no secret for ${of.name} of ${of.tenant}: remove LEND_DATA`)
+  return found
+}

@@ -1,0 +1,127 @@
+import type { UserCaller } from '../../callers.ts'
+import {
+  clientsOf,
+  type IdentityProviderRow,
+  insertIdentityProvider,
+  selectIdentityProviders,
+  updateIdentityProvider,
+} from '../../db/admin-clients.ts'
+import { FIRST } from '../../db/directory.ts'
+import { guardTenantAlone } from '../../db/guard.ts'
+import type { Tx } from '../../db/tx.ts'
+import { type FieldError, fail, ok, type Result } from '../../fault.ts'
+import type { Ctx } from '../../ports.ts'
+import { secondsNow } from '../live.ts'
+import { badField, given, recordChange, taken } from './change.ts'
+import { issuerProblem } from './urls.ts'
+
+const noProvider = () =>
+  fail('not_found', { detail: 'No such identity provider in this organisation.' })
+
+/**
+ * First-party clients open the People API, so no agent's app may be one (SPEC section 8, I6); and an audience that is some
+ * client's id would make that client's ID tokens pass for access tokens.
+ */
+async function clientsFault(
+  tx: Tx,
+  caller: UserCaller,
+  of: Pick<IdentityProviderRow, 'audience' | 'firstPartyClients'>,
+): Promise<Result<true>> {
+  const { apps } = await clientsOf(tx, caller.tenant.id)
+  const errors: FieldError[] = of.firstPartyClients.flatMap((client, i) =>
+    apps.includes(client)
+      ? [{ path: `first_party_clients.${i}`, message: 'is the app of an agent' }]
+      : [],
+  )
+  if (of.firstPartyClients.includes(of.audience) || apps.includes(of.audience))
+    errors.push({ path: 'audience', message: 'is the id of a client: name this API instead' })
+  return errors.length > 0 ? fail('unprocessable', { errors }) : ok(true)
+}
+
+export type ProviderInput = {
+  readonly issuer: string
+  readonly audience: string
+  readonly first_party_clients: readonly string[]
+  readonly creates_users?: boolean | undefined
+  readonly private_network?: boolean | undefined
+}
+
+/** Trusts an identity provider to say who people are. Its address is not asked here: nothing is fetched. */
+export async function createIdentityProvider(
+  ctx: Ctx,
+  caller: UserCaller,
+  input: ProviderInput,
+  tx: Tx,
+): Promise<Result<IdentityProviderRow>> {
+  await guardTenantAlone(tx, caller.tenant.id)
+  const privateNetwork = input.private_network ?? false
+  const problem = issuerProblem(input.issuer, { privateNetwork, publicUrl: ctx.publicUrl })
+  if (problem !== null) return badField('issuer', problem)
+  const row: IdentityProviderRow = {
+    id: ctx.ids.id('identityProvider'),
+    issuer: input.issuer,
+    audience: input.audience,
+    firstPartyClients: [...new Set(input.first_party_clients)],
+    createsUsers: input.creates_users ?? false,
+    privateNetwork,
+    status: 'active',
+    createdAt: secondsNow(ctx.clock),
+  }
+  const apart = await clientsFault(tx, caller, row)
+  if (!apart.ok) return apart
+  if (!(await insertIdentityProvider(tx, caller.tenant.id, row))) return taken('issuer')
+  await recordChange(ctx, tx, caller, {
+    what: 'identity_provider.created',
+    id: row.id,
+    changes: {
+      issuer: row.issuer,
+      audience: row.audience,
+      first_party_clients: row.firstPartyClients,
+      creates_users: row.createsUsers,
+      private_network: row.privateNetwork,
+    },
+  })
+  return ok(row)
+}
+
+export type ProviderPatch = {
+  readonly audience?: string | undefined
+  readonly first_party_clients?: readonly string[] | undefined
+  readonly creates_users?: boolean | undefined
+  readonly private_network?: boolean | undefined
+  readonly status?: 'active' | 'disabled' | undefined
+}
+
+/** Changes how a provider is trusted. Its issuer stays: people are keyed by it. */
+export async function changeIdentityProvider(
+  ctx: Ctx,
+  caller: UserCaller,
+  id: string,
+  patch: ProviderPatch,
+  tx: Tx,
+): Promise<Result<IdentityProviderRow>> {
+  const tenantId = caller.tenant.id
+  await guardTenantAlone(tx, tenantId)
+  const [before] = await selectIdentityProviders(tx, { tenantId, id, after: FIRST, limit: 1 })
+  if (before === undefined) return noProvider()
+  const after: IdentityProviderRow = {
+    ...before,
+    audience: patch.audience ?? before.audience,
+    firstPartyClients: [...new Set(patch.first_party_clients ?? before.firstPartyClients)],
+    createsUsers: patch.creates_users ?? before.createsUsers,
+    privateNetwork: patch.private_network ?? before.privateNetwork,
+    status: patch.status ?? before.status,
+  }
+  const { privateNetwork } = after
+  const problem = issuerProblem(before.issuer, { privateNetwork, publicUrl: ctx.publicUrl })
+  if (problem !== null) return badField('private_network', `its issuer ${problem}`)
+  const apart = await clientsFault(tx, caller, after)
+  if (!apart.ok) return apart
+  await updateIdentityProvider(tx, tenantId, after)
+  await recordChange(ctx, tx, caller, {
+    what: 'identity_provider.changed',
+    id,
+    changes: given({ ...patch }),
+  })
+  return ok(after)
+}

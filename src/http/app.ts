@@ -1,0 +1,132 @@
+import { type Context, Hono } from 'hono'
+import type { TenantRef } from '../callers.ts'
+import { findTenant } from '../db/tenants.ts'
+import { withTx } from '../db/tx.ts'
+import { userCallerFrom } from '../identity/people.ts'
+import { createMcpEndpoint } from '../mcp/endpoint.ts'
+import { iamTools } from '../mcp/iam-tools.ts'
+import { JWKS_MAX_AGE_SECONDS } from '../tokens/keys.ts'
+import { resourceMetadata, serverMetadata } from './metadata.ts'
+import {
+  agentCallerFrom,
+  GRANTS,
+  introspectEndpoint,
+  type OAuthDeps,
+  revokeEndpoint,
+  tokenEndpoint,
+} from './oauth.ts'
+import { oauthJson } from './oauth-form.ts'
+import { createPeopleApi, requestIdOf } from './people/app.ts'
+
+export type AppDeps = OAuthDeps & {
+  /** Whether this instance may take traffic. */
+  readonly ready: () => boolean
+  readonly onBug: (error: unknown, requestId: string) => void
+}
+
+type Env = { Variables: { tenant: TenantRef; requestId: string } }
+
+const SLUG = /^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$/
+
+/** Tenants are never renamed or removed, so what was found once stands. Bounded: a slug that is none is not kept. */
+function tenantFinder(deps: AppDeps) {
+  const known = new Map<string, TenantRef>()
+  return async (slug: string): Promise<TenantRef | null> => {
+    const hit = known.get(slug)
+    if (hit !== undefined || !SLUG.test(slug)) return hit ?? null
+    const found = await withTx(deps.ctx.db, 'find_tenant', (tx) => findTenant(tx, slug))
+    if (found !== null) known.set(slug, found)
+    return found
+  }
+}
+
+function health(app: Hono<Env>, deps: AppDeps): void {
+  // Alive as long as this runs; a database that is away is no reason to be killed.
+  app.get('/livez', (c) => c.json({ status: 'ok' }))
+  app.get('/readyz', (c) =>
+    deps.ready() ? c.json({ status: 'ok' }) : c.json({ status: 'starting' }, 503),
+  )
+  app.get('/healthz', async (c) => {
+    try {
+      await withTx(deps.ctx.db, 'health', (tx) => tx.sql`select 1`)
+      return c.json({ status: 'ok', postgres: 'ok' })
+    } catch {
+      return c.json({ status: 'degraded', postgres: 'unreachable' }, 503)
+    }
+  })
+}
+
+function tenantRoutes(app: Hono<Env>, deps: AppDeps): void {
+  const { ctx, keys } = deps
+  app.post('/t/:tenant/oauth/token', (c) => tokenEndpoint(deps, c.var.tenant, c.req.raw))
+  app.post('/t/:tenant/oauth/introspect', (c) => introspectEndpoint(deps, c.var.tenant, c.req.raw))
+  app.post('/t/:tenant/oauth/revoke', (c) => revokeEndpoint(deps, c.var.tenant, c.req.raw))
+  app.get('/t/:tenant/oauth/jwks', async (c) =>
+    c.json(await keys.jwks(c.var.tenant.id), 200, {
+      'cache-control': `public, max-age=${JWKS_MAX_AGE_SECONDS}`,
+    }),
+  )
+  app.get('/.well-known/oauth-authorization-server/t/:tenant', (c) =>
+    c.json(serverMetadata(ctx, c.var.tenant.slug, [...GRANTS.keys()])),
+  )
+  app.get('/.well-known/oauth-protected-resource/t/:tenant/mcp', (c) =>
+    c.json(resourceMetadata(ctx, c.var.tenant.slug)),
+  )
+  const mcp = createMcpEndpoint({
+    publicUrl: ctx.publicUrl,
+    authenticate: agentCallerFrom(deps),
+    tools: iamTools(ctx),
+    onBug: deps.onBug,
+  })
+  app.all('/t/:tenant/mcp', (c) => mcp(c.req.raw, c.var.tenant))
+}
+
+/** All of Lend's own routes. `ready` is false while starting and while draining. */
+export function createApp(deps: AppDeps): Hono<Env> {
+  const app = new Hono<Env>()
+  const find = tenantFinder(deps)
+  const named = async (c: Context<Env>, next: () => Promise<void>) => {
+    const tenant = await find(c.req.param('tenant') ?? '')
+    if (tenant === null)
+      return c.json({ error: 'not_found', error_description: 'No such tenant.' }, 404)
+    c.set('tenant', tenant)
+    return next()
+  }
+  app.use(async (c, next) => {
+    const requestId = requestIdOf(c.req.raw)
+    c.set('requestId', requestId)
+    await next()
+    c.res.headers.set('x-request-id', requestId)
+    c.res.headers.set('x-content-type-options', 'nosniff')
+  })
+  health(app, deps)
+  const people = createPeopleApi(deps.ctx, {
+    verifyUser: userCallerFrom(deps.ctx, deps.verifier),
+    findTenant: find,
+    onBug: deps.onBug,
+  })
+  app.route('/', people)
+  for (const path of [
+    '/t/:tenant/oauth/*',
+    '/t/:tenant/mcp',
+    '/.well-known/oauth-authorization-server/t/:tenant',
+    '/.well-known/oauth-protected-resource/t/:tenant/mcp',
+  ])
+    app.use(path, named)
+  tenantRoutes(app, deps)
+  app.notFound((c) =>
+    c.json({ error: 'not_found', error_description: 'No such address here.' }, 404),
+  )
+  app.onError((error, c) => {
+    deps.onBug(error, c.var.requestId)
+    return oauthJson(
+      {
+        error: 'server_error',
+        error_description: 'Something went wrong here. Nothing was granted.',
+        request_id: c.var.requestId,
+      },
+      500,
+    )
+  })
+  return app
+}

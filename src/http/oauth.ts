@@ -1,0 +1,342 @@
+import type { AgentCaller, AppCaller, EnforcementCaller, TenantRef } from '../callers.ts'
+import type { SessionClaims } from '../core/claims.ts'
+import { TASK_LENGTH_MAX } from '../core/limits.ts'
+import { fail, ok, type Result } from '../fault.ts'
+import {
+  claimSubagent,
+  exchangeForAudience,
+  refreshToken,
+  startByExchange,
+} from '../flows/exchange-token.ts'
+import { introspect, revokeToken, sessionStands } from '../flows/introspect.ts'
+import type { Issued } from '../flows/issue-token.ts'
+import type { UserTokenVerifier } from '../identity/login.ts'
+import { subjectFrom } from '../identity/people.ts'
+import { type Ctx, issuerOf, mcpUrlOf } from '../ports.ts'
+import { authenticateClient, type ClientIdentity } from '../tokens/client-auth.ts'
+import type { KeyStore } from '../tokens/keys.ts'
+import { signSessionToken } from '../tokens/sign.ts'
+import { looksLikeLendToken, verifySessionToken } from '../tokens/verify.ts'
+import { oauthFault, oauthJson, readForm } from './oauth-form.ts'
+
+export type OAuthDeps = {
+  readonly ctx: Ctx
+  readonly keys: KeyStore
+  readonly verifier: UserTokenVerifier
+}
+
+const TOKEN_TYPE = 'urn:ietf:params:oauth:token-type:'
+const ACCESS_TOKEN = `${TOKEN_TYPE}access_token`
+export const TOKEN_EXCHANGE = 'urn:ietf:params:oauth:grant-type:token-exchange'
+
+type Grant = (deps: OAuthDeps, app: AppCaller, form: URLSearchParams) => Promise<Result<Issued>>
+
+/** Every grant type in one table; metadata is made from its keys. */
+export const GRANTS = new Map<string, Grant>([
+  [TOKEN_EXCHANGE, exchange],
+  ['refresh_token', reissue],
+])
+
+const param = (form: URLSearchParams, name: string): string | undefined => {
+  const value = form.get(name)
+  return value === null || value === '' ? undefined : value
+}
+
+const malformed = (path: string, message: string) =>
+  fail('request_malformed', { errors: [{ path, message }] })
+
+/** RFC 8707: an absolute URI without a fragment; one audience a token. */
+function resourceOf(form: URLSearchParams): Result<string | undefined> {
+  if (form.has('audience'))
+    return fail('target_invalid', { detail: 'Name the resource server by resource, not audience.' })
+  const all = form.getAll('resource')
+  if (all.length > 1)
+    return fail('target_invalid', { detail: 'One audience a token: send one resource.' })
+  const [resource] = all
+  if (resource === undefined) return ok(undefined)
+  return URL.canParse(resource) && !resource.includes('#') ? ok(resource) : fail('target_invalid')
+}
+
+function taskOf(form: URLSearchParams): Result<string | undefined> {
+  const task = param(form, 'task')
+  return task !== undefined && [...task].length > TASK_LENGTH_MAX
+    ? malformed('task', `is longer than ${TASK_LENGTH_MAX} characters`)
+    : ok(task)
+}
+
+async function exchange(
+  deps: OAuthDeps,
+  app: AppCaller,
+  form: URLSearchParams,
+): Promise<Result<Issued>> {
+  const subject = param(form, 'subject_token')
+  const type = param(form, 'subject_token_type')
+  if (subject === undefined) return malformed('subject_token', 'is required')
+  if (type !== ACCESS_TOKEN && type !== `${TOKEN_TYPE}jwt`)
+    return malformed('subject_token_type', `must be ${ACCESS_TOKEN}`)
+  if (form.has('actor_token') || form.has('actor_token_type'))
+    return malformed('actor_token', 'is not taken: the actor is the authenticated client')
+  if (param(form, 'scope') !== undefined) return fail('scope_not_requested')
+  const requested = param(form, 'requested_token_type')
+  if (requested !== undefined && requested !== ACCESS_TOKEN)
+    return malformed('requested_token_type', `must be ${ACCESS_TOKEN}`)
+  const resource = resourceOf(form)
+  if (!resource.ok) return resource
+  return looksLikeLendToken(subject, deps.ctx.publicUrl)
+    ? exchangeControlToken(deps, app, form, { subject, resource: resource.value })
+    : start(deps, app, form, { subject, resource: resource.value })
+}
+
+/** SPEC section 6.1. */
+async function start(
+  deps: OAuthDeps,
+  app: AppCaller,
+  form: URLSearchParams,
+  of: { subject: string; resource: string | undefined },
+): Promise<Result<Issued>> {
+  const task = taskOf(form)
+  if (!task.ok) return task
+  const mode = param(form, 'mode')
+  // I7: an app could claim anything, so what it starts alone runs in ask.
+  if (mode !== undefined && mode !== 'ask')
+    return fail('mode_not_allowed', {
+      detail:
+        'A session that an app starts is in ask mode. The user picks another by creating the session.',
+    })
+  const template = param(form, 'template')
+  const sessionId = param(form, 'session_id')
+  if (template === undefined && sessionId === undefined) return malformed('template', 'is required')
+  const person = await subjectFrom(deps.ctx, deps.verifier)(app, of.subject)
+  if (!person.ok) return person
+  return startByExchange(deps.ctx, app, {
+    person: person.value,
+    template,
+    sessionId,
+    task: task.value,
+    resource: of.resource,
+  })
+}
+
+/** SPEC sections 6.3 and 6.4: only a control token of the client's own session is exchanged. */
+async function exchangeControlToken(
+  deps: OAuthDeps,
+  app: AppCaller,
+  form: URLSearchParams,
+  of: { subject: string; resource: string | undefined },
+): Promise<Result<Issued>> {
+  const { ctx, keys } = deps
+  const verified = await verifySessionToken(keys, {
+    token: of.subject,
+    tenant: app.tenant,
+    issuer: issuerOf(ctx, app.tenant.slug),
+    audience: mcpUrlOf(ctx, app.tenant.slug),
+    now: ctx.clock.now() / 1000,
+  })
+  if (!verified.ok) return fail('subject_token_invalid')
+  const { claims } = verified.value
+  if (claims.client_id !== app.agentId) return fail('subject_token_not_for_this_agent')
+  const sessionId = param(form, 'session_id')
+  return sessionId === undefined
+    ? exchangeForAudience(ctx, app, claims, of.resource)
+    : claimSubagent(ctx, app, claims, { sessionId, resource: of.resource })
+}
+
+/** SPEC section 6.2. */
+async function reissue(
+  deps: OAuthDeps,
+  app: AppCaller,
+  form: URLSearchParams,
+): Promise<Result<Issued>> {
+  const token = param(form, 'refresh_token')
+  if (token === undefined) return malformed('refresh_token', 'is required')
+  if (param(form, 'scope') !== undefined) return fail('scope_not_requested')
+  const resource = resourceOf(form)
+  if (!resource.ok) return resource
+  return refreshToken(deps.ctx, app, { refreshToken: token, resource: resource.value })
+}
+
+async function answer(
+  deps: OAuthDeps,
+  tenant: TenantRef,
+  issued: Issued,
+  exchanged: boolean,
+): Promise<Response> {
+  const { claims } = issued
+  const token = await signSessionToken(deps.keys, { tenantId: tenant.id, claims })
+  return oauthJson({
+    access_token: token,
+    ...(exchanged ? { issued_token_type: ACCESS_TOKEN } : {}),
+    token_type: 'Bearer',
+    expires_in: claims.exp - claims.iat,
+    session_id: issued.sessionId,
+    ...(issued.refreshToken === undefined ? {} : { refresh_token: issued.refreshToken }),
+    ...(claims.scope === undefined ? {} : { scope: claims.scope }),
+    // RFC 9396 section 7: what was granted is said, also when it is nothing.
+    authorization_details: claims.authorization_details,
+  })
+}
+
+type Client = {
+  readonly form: URLSearchParams
+  readonly client: ClientIdentity
+  readonly basic: boolean
+}
+
+async function clientOf(
+  deps: OAuthDeps,
+  tenant: TenantRef,
+  request: Request,
+): Promise<Result<Client> & { readonly basic: boolean }> {
+  const authorization = request.headers.get('authorization') ?? undefined
+  const basic = authorization !== undefined
+  const form = await readForm(request)
+  if (!form.ok) return { ...form, basic }
+  const { ctx } = deps
+  const client = await authenticateClient(
+    { db: ctx.db, clock: ctx.clock, issuer: issuerOf(ctx, tenant.slug), tenant },
+    { authorization, form: form.value },
+  )
+  return client.ok
+    ? { ...ok({ form: form.value, client: client.value, basic }), basic }
+    : { ...client, basic }
+}
+
+function appOf(tenant: TenantRef, client: ClientIdentity): Result<AppCaller> {
+  if (client.kind !== 'agent')
+    return fail('forbidden', { detail: 'Only an agent’s client may do this.' })
+  if (client.status !== 'active') return fail('agent_disabled')
+  return ok({ as: 'app', tenant, agentId: client.id })
+}
+
+/** `POST /t/{tenant}/oauth/token` (RFC 6749 section 3.2, RFC 8693). */
+export async function tokenEndpoint(
+  deps: OAuthDeps,
+  tenant: TenantRef,
+  request: Request,
+): Promise<Response> {
+  const read = await clientOf(deps, tenant, request)
+  if (!read.ok) return oauthFault(read.fault, read.basic)
+  const { form, client } = read.value
+  const type = param(form, 'grant_type')
+  const grant = GRANTS.get(type ?? '')
+  if (type === undefined) return oauthFault(malformed('grant_type', 'is required').fault)
+  if (grant === undefined) return oauthFault({ code: 'unsupported_grant_type' })
+  const app = appOf(tenant, client)
+  if (!app.ok) return oauthFault(app.fault)
+  const issued = await grant(deps, app.value, form)
+  if (!issued.ok) return oauthFault(issued.fault)
+  deps.ctx.notify.kick()
+  return answer(deps, tenant, issued.value, type === TOKEN_EXCHANGE)
+}
+
+async function claimsOfAny(
+  deps: OAuthDeps,
+  tenant: TenantRef,
+  token: string,
+): Promise<SessionClaims | null> {
+  const { ctx, keys } = deps
+  const audiences = await resourcesOf(ctx, tenant)
+  const verified = await verifySessionToken(keys, {
+    token,
+    tenant,
+    issuer: issuerOf(ctx, tenant.slug),
+    audience: [mcpUrlOf(ctx, tenant.slug), ...audiences],
+    now: ctx.clock.now() / 1000,
+  })
+  return verified.ok ? verified.value.claims : null
+}
+
+async function resourcesOf(ctx: Ctx, tenant: TenantRef): Promise<readonly string[]> {
+  const rows = await ctx.db.begin(
+    'load_resources',
+    (tx) =>
+      tx.sql<{
+        resource: string
+      }>`select resource from resource_server where tenant_id = ${tenant.id}`,
+  )
+  return rows.map((r) => r.resource)
+}
+
+/** `POST /t/{tenant}/oauth/introspect` (RFC 7662): for the tenant's enforcement points; live. */
+export async function introspectEndpoint(
+  deps: OAuthDeps,
+  tenant: TenantRef,
+  request: Request,
+): Promise<Response> {
+  const read = await clientOf(deps, tenant, request)
+  if (!read.ok) return oauthFault(read.fault, read.basic)
+  const { form, client } = read.value
+  if (client.kind !== 'enforcement_point')
+    return oauthJson(
+      {
+        error: 'unauthorized_client',
+        error_description: 'Only enforcement points introspect.',
+        error_reason: 'forbidden',
+      },
+      403,
+    )
+  const token = param(form, 'token')
+  if (token === undefined) return oauthFault(malformed('token', 'is required').fault)
+  const claims = await claimsOfAny(deps, tenant, token)
+  if (claims === null) return oauthJson({ active: false })
+  const caller: EnforcementCaller = {
+    as: 'enforcement',
+    tenant,
+    id: client.id,
+    services: client.services,
+  }
+  const live = await introspect(deps.ctx, caller, claims)
+  return oauthJson(live.active ? { ...live, token_type: 'Bearer' } : live)
+}
+
+/** `POST /t/{tenant}/oauth/revoke` (RFC 7009): ends the session subtree of any of the client's own session tokens. */
+export async function revokeEndpoint(
+  deps: OAuthDeps,
+  tenant: TenantRef,
+  request: Request,
+): Promise<Response> {
+  const read = await clientOf(deps, tenant, request)
+  if (!read.ok) return oauthFault(read.fault, read.basic)
+  const { form, client } = read.value
+  // A disabled agent may still give up what it has.
+  if (client.kind !== 'agent') return oauthFault({ code: 'forbidden' })
+  const token = param(form, 'token')
+  if (token === undefined) return oauthFault(malformed('token', 'is required').fault)
+  const app: AppCaller = { as: 'app', tenant, agentId: client.id }
+  const claims = await claimsOfAny(deps, tenant, token)
+  const revoked = await revokeToken(
+    deps.ctx,
+    app,
+    claims === null ? { refreshToken: token } : { claims },
+  )
+  return revoked.ok
+    ? new Response(null, { status: 200, headers: { 'cache-control': 'no-store' } })
+    : oauthFault(revoked.fault)
+}
+
+/** Who calls MCP: a live control token of the tenant (SPEC section 7). Faults are coarse. */
+export const agentCallerFrom =
+  (deps: Pick<OAuthDeps, 'ctx' | 'keys'>) =>
+  async (token: string, tenant: TenantRef): Promise<Result<AgentCaller>> => {
+    const { ctx, keys } = deps
+    const verified = await verifySessionToken(keys, {
+      token,
+      tenant,
+      issuer: issuerOf(ctx, tenant.slug),
+      audience: mcpUrlOf(ctx, tenant.slug),
+      now: ctx.clock.now() / 1000,
+    })
+    if (!verified.ok) return verified
+    const { claims } = verified.value
+    if (!(await sessionStands(ctx, tenant, claims))) return fail('unauthenticated')
+    return ok({
+      as: 'agent',
+      tenant,
+      agentId: claims.client_id,
+      userId: claims.on_behalf_of,
+      sessionId: claims.sid,
+      rootId: claims.root_sid,
+      sessionVersion: claims.session_version,
+      carries: claims.authorization_details.map((d) => d.grant_id),
+    })
+  }

@@ -1,0 +1,31 @@
+import type { Config } from './config.ts'
+import { withTx } from './db/tx.ts'
+import { startPeriodic } from './flows/periodic.ts'
+import { startFeedJob } from './flows/re-evaluate.ts'
+import { startSweepJob } from './flows/sweep.ts'
+import type { Ctx } from './ports.ts'
+import { advanceKeys } from './tokens/keys.ts'
+
+const KEYS_EVERY_MILLIS = 60_000
+
+/** Background work. Every job may run on every instance at once and may be stopped half-way. */
+export async function startJobs(
+  ctx: Ctx,
+  _config: Config,
+  onBug: (error: unknown) => void,
+): Promise<{ readonly stop: () => Promise<void> }> {
+  const jobs = [
+    startSweepJob(ctx, onBug),
+    startFeedJob(ctx, onBug),
+    startPeriodic({
+      run: () => withTx(ctx.db, 'advance_keys', (tx) => advanceKeys(tx, ctx.clock.now() / 1000)),
+      everyMillis: KEYS_EVERY_MILLIS,
+      onBug,
+    }),
+  ]
+  return {
+    stop: async () => {
+      await Promise.all(jobs.map((job) => job.stop()))
+    },
+  }
+}

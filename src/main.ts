@@ -1,0 +1,141 @@
+import { createServer, type Server } from 'node:http'
+import { getRequestListener } from '@hono/node-server'
+import pino from 'pino'
+import { BadSetting, type Config, configFrom } from './config.ts'
+import { openEmbedded, openServer } from './db/open.ts'
+import type { Db } from './db/tx.ts'
+import { startDemo } from './demo/start.ts'
+import { createApp } from './http/app.ts'
+import { createUserTokenVerifier } from './identity/login.ts'
+import { systemClock, systemIds } from './ids.ts'
+import { startJobs } from './jobs.ts'
+import { createNotify } from './notify.ts'
+import type { Ctx } from './ports.ts'
+import { createKeyStore } from './tokens/keys.ts'
+
+/** The only place that reads the environment and wires the parts together. */
+
+const DRAIN_MILLIS_MAX = 10_000
+
+const log = pino({
+  level: process.env.LEND_LOG ?? 'info',
+  base: null,
+  redact: [
+    '*.token',
+    '*.access_token',
+    '*.refresh_token',
+    '*.client_secret',
+    '*.authorization',
+    '*.cookie',
+  ],
+})
+
+/** Tells how long each stage of the start took, and how long it took in all. */
+function stages() {
+  const started = performance.now()
+  let last = started
+  return (stage: string) => {
+    const now = performance.now()
+    log.info(
+      { stage, millis: Math.round(now - last), total_millis: Math.round(now - started) },
+      stage,
+    )
+    last = now
+  }
+}
+
+const openDatabase = (config: Config): Promise<Db> =>
+  config.databaseUrl === null ? openEmbedded(config.dataDir) : openServer(config.databaseUrl)
+
+function listen(server: Server, port: number, host: string | undefined): Promise<void> {
+  return new Promise((resolve, reject) => {
+    server.once('error', (error: NodeJS.ErrnoException) =>
+      reject(
+        error.code === 'EADDRINUSE'
+          ? new BadSetting('PORT', `${port} is in use by another program: choose another`)
+          : error,
+      ),
+    )
+    server.listen({ port, ...(host === undefined ? {} : { host }) }, resolve)
+  })
+}
+
+/** In the demo anybody may sign in, so only this machine can reach it: both loopback addresses, where there are two. */
+async function serveLoopback(make: () => Server, port: number): Promise<Server[]> {
+  const v4 = make()
+  await listen(v4, port, '127.0.0.1')
+  const v6 = make()
+  try {
+    await listen(v6, port, '::1')
+    return [v4, v6]
+  } catch {
+    return [v4]
+  }
+}
+
+async function main(): Promise<void> {
+  const config = configFrom(process.env, process.cwd())
+  const stage = stages()
+  const db = await openDatabase(config)
+  stage(
+    config.databaseUrl === null
+      ? `database ready (embedded, ${config.dataDir ?? 'in memory only'})`
+      : 'database ready (Postgres server)',
+  )
+  const onBug = (error: unknown, requestId?: string) =>
+    log.error({ err: error, request_id: requestId }, 'bug')
+  const notify = await createNotify(db, onBug)
+  const ctx: Ctx = { db, clock: systemClock, ids: systemIds, notify, publicUrl: config.publicUrl }
+  const keys = createKeyStore({ db, clock: systemClock })
+  const verifier = createUserTokenVerifier({ publicUrl: config.publicUrl, clock: systemClock })
+  let ready = false
+  const app = createApp({ ctx, keys, verifier, ready: () => ready, onBug })
+  const demo = config.demo ? await startDemo({ ctx, config, app, onBug }) : null
+  if (demo) stage('demo world ready')
+  const jobs = await startJobs(ctx, config, onBug)
+
+  const listener = getRequestListener(app.fetch, { overrideGlobalObjects: false })
+  const make = () =>
+    createServer((req, res) => {
+      if (demo?.handle(req, res)) return
+      void listener(req, res)
+    })
+  const servers = config.loopbackOnly ? await serveLoopback(make, config.port) : [make()]
+  if (!config.loopbackOnly && servers[0]) await listen(servers[0], config.port, undefined)
+  demo?.listening()
+  ready = true
+  stage(`ready at ${config.publicUrl}`)
+
+  let stopping = false
+  const stop = async (signal: string) => {
+    if (stopping) return
+    stopping = true
+    ready = false
+    log.info({ signal }, 'draining')
+    const closed = Promise.all(servers.map((s) => new Promise((done) => s.close(done))))
+    for (const server of servers) server.closeIdleConnections()
+    ctx.notify.kick()
+    const late = setTimeout(() => {
+      for (const server of servers) server.closeAllConnections()
+    }, DRAIN_MILLIS_MAX)
+    await closed
+    clearTimeout(late)
+    await jobs.stop()
+    demo?.stop()
+    await notify.stop()
+    await db.close()
+    log.info('stopped')
+    process.exit(0)
+  }
+  process.on('SIGTERM', () => void stop('SIGTERM'))
+  process.on('SIGINT', () => void stop('SIGINT'))
+}
+
+main().catch((error: unknown) => {
+  if (error instanceof BadSetting) {
+    console.error(error.message)
+    process.exit(2)
+  }
+  log.fatal({ err: error }, 'could not start')
+  process.exit(1)
+})

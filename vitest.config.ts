@@ -1,0 +1,33 @@
+import { defineConfig } from 'vitest/config'
+
+// One project a folder, so that a run says what it left out and the quick ones run alone.
+const project = (name: string, more: object = {}) => ({
+  test: {
+    name,
+    include: [`test/${name}/**/*.test.ts`],
+    testTimeout: 30_000,
+    hookTimeout: 60_000,
+    ...more,
+  },
+})
+
+export default defineConfig({
+  test: {
+    // Each file that opens an embedded database takes about 300 MB and a core while it starts.
+    maxWorkers: 2,
+    projects: [
+      project('core'),
+      project('tidy'),
+      project('tokens'),
+      project('identity'),
+      project('mcp'),
+      project('enforce'),
+      project('http'),
+      project('demo'),
+      project('db'),
+      project('race'),
+      project('model', { testTimeout: 600_000 }),
+      project('system', { testTimeout: 120_000 }),
+    ],
+  },
+})
