@@ -17,23 +17,31 @@ import {
 import { ENFORCED_AT, type Filter, KINDS, MODES, RISKS } from '../src/core/vocabulary.ts'
 
 /**
- * The wire contract of the seven tools (SPEC section 7). Arguments are strict: a member that is not understood is an
- * error, since ignoring it could grant something other than what was meant. Results are open, so that they can grow.
+ * The wire contract of the seven tools (SPEC section 7). Arguments are strict: a member that is not
+ * understood is an error, since ignoring it could grant something other than what was meant.
+ * Results are open, so that they can grow.
  */
 
-/** More than a session's own limit is a limit fault of the flow; this only bounds the work of reading. */
+/**
+ * More than a session's own limit is a limit fault of the flow; this only bounds the work of
+ * reading.
+ */
 const ITEMS_MAX = 100
 const PERMISSION_LENGTH_MAX = 128
 const SUMMARY_LENGTH_MAX = 1000
 const DESCRIBED_MAX = 50
 const NARROW_LENGTH_MAX = 16_000
 
-// Postgres stores neither NUL nor half a surrogate pair, and no control character helps a person to read a reason.
+// Postgres stores neither NUL nor half a surrogate pair, and no control character helps a person to
+// read a reason.
 const CONTROL = /\p{Cc}/u
 const CONTROL_BUT_LINES = /[^\P{Cc}\n\t]/u
 const LONE_SURROGATE = /\p{Cs}/u
 
-/** Why a string cannot be taken at all, or null. Invisible and bidirectional characters pass: screens escape them. */
+/**
+ * Why a string cannot be taken at all, or null. Invisible and bidirectional characters pass:
+ * screens escape them.
+ */
 function unprintable(text: string, control: RegExp): string | null {
   if (LONE_SURROGATE.test(text)) return 'has half of a surrogate pair, which is not text'
   if (control.test(text)) return 'has a control character'
@@ -44,7 +52,9 @@ const codePoints = (text: string): number => [...text].length
 
 type TextBounds = { readonly min: 0 | 1; readonly max: number; readonly lines: boolean }
 
-/** Text of bounded length in code points, as JSON Schema counts. What is required may not be blank. */
+/**
+ * Text of bounded length in code points, as JSON Schema counts. What is required may not be blank.
+ */
 function text({ min, max, lines }: TextBounds) {
   return z
     .string()
@@ -88,7 +98,8 @@ function narrowProblem(value: unknown): { path: string; message: string } | null
 const isObject = (value: unknown): value is Filter =>
   typeof value === 'object' && value !== null && !Array.isArray(value)
 
-// Not z.record: it drops a `__proto__` member in silence, and a filter that loses a clause is wider.
+// Not z.record: it drops a `__proto__` member in silence, and a filter that loses a clause is
+// wider.
 const narrow = z
   .custom<Filter>(isObject, { error: 'must be a filter object', abort: true })
   .superRefine((value, ctx) => {

@@ -1,6 +1,7 @@
 /**
- * What is refused before a message is read: the wrong host or origin (DNS rebinding), the wrong method, a missing or
- * malformed credential, a body too large or not JSON. Each gives the answer, or what it let through.
+ * What is refused before a message is read: the wrong host or origin (DNS rebinding), the wrong
+ * method, a missing or malformed credential, a body too large or not JSON. Each gives the answer,
+ * or what it let through.
  */
 const LOOPBACK = ['localhost', '127.0.0.1', '[::1]']
 export const BODY_BYTES_MAX = 1024 * 1024
@@ -27,7 +28,10 @@ function refusal({ status, code, message, headers = {} }: Refusal): Response {
 
 export type Places = { readonly hosts: ReadonlySet<string>; readonly origins: ReadonlySet<string> }
 
-/** Where this server may be addressed: its public URL and, if that is a loopback address, the others on its port. */
+/**
+ * Where this server may be addressed: its public URL and, if that is a loopback address, the others
+ * on its port.
+ */
 export function placesOf(publicUrl: string): Places {
   const url = new URL(publicUrl)
   const names = LOOPBACK.includes(url.hostname) ? LOOPBACK : [url.hostname]
@@ -40,7 +44,9 @@ export function placesOf(publicUrl: string): Places {
   }
 }
 
-/** A page of another site that reached this server by a rebound name carries its own Host or Origin. */
+/**
+ * A page of another site that reached this server by a rebound name carries its own Host or Origin.
+ */
 export function refuseForeign(request: Request, places: Places): Response | null {
   const host = request.headers.get('host') ?? new URL(request.url).host
   if (!places.hosts.has(host.toLowerCase()))
@@ -62,7 +68,10 @@ export function refuseMethod(request: Request): Response | null {
   })
 }
 
-/** An HTTP quoted-string (RFC 9110 section 5.6.4). A header holds only ASCII, so what is not is replaced. */
+/**
+ * An HTTP quoted-string (RFC 9110 section 5.6.4). A header holds only ASCII, so what is not is
+ * replaced.
+ */
 function quoted(value: string): string {
   const ascii = value.replace(/[‘’]/g, "'").replace(/[^\x20-\x7e]/g, '?')
   return `"${ascii.replace(/["\\]/g, '\\$&')}"`
@@ -80,8 +89,9 @@ export function challenge(resourceMetadata: string, why?: string): Response {
 }
 
 /**
- * The token, `none` when the request carries no bearer credential, or `malformed`: two headers arrive joined by a comma,
- * which no token holds. Only the header is read; a token in the address is no credential.
+ * The token, `none` when the request carries no bearer credential, or `malformed`: two headers
+ * arrive joined by a comma, which no token holds. Only the header is read; a token in the address
+ * is no credential.
  */
 export function bearerOf(request: Request): { token: string } | 'none' | 'malformed' {
   const header = request.headers.get('authorization')
@@ -90,7 +100,10 @@ export function bearerOf(request: Request): { token: string } | 'none' | 'malfor
   return token === undefined ? 'malformed' : { token }
 }
 
-/** Who calls could not be established for a reason that is not the caller's. An outage never widens access (I19). */
+/**
+ * Who calls could not be established for a reason that is not the caller's. An outage never widens
+ * access (I19).
+ */
 export const unavailable = (): Response =>
   refusal({
     status: 503,
@@ -108,7 +121,10 @@ const tooLarge = (): Response =>
     headers: { connection: 'close' },
   })
 
-/** Reads at most the limit and a chunk. A declared length is not looked at: what arrives is what counts. */
+/**
+ * Reads at most the limit and a chunk. A declared length is not looked at: what arrives is what
+ * counts.
+ */
 async function bytesOf(request: Request): Promise<Uint8Array | null> {
   const reader = request.body?.getReader()
   if (reader === undefined) return new Uint8Array()

@@ -21,7 +21,9 @@ const KEEP_ALIVE_MS = 10_000
 export type McpEndpointOptions = {
   /** Without a trailing slash. The only address served; its loopback aliases too, if it is one. */
   readonly publicUrl: string
-  /** Verifies a live control token of the tenant. A fault refuses the caller; a throw is an outage. */
+  /**
+   * Verifies a live control token of the tenant. A fault refuses the caller; a throw is an outage.
+   */
   readonly authenticate: (token: string, tenant: TenantRef) => Promise<Result<AgentCaller>>
   readonly tools: IamTools
   /** Given what a model must not see, under the id it was told. */
@@ -39,7 +41,10 @@ const isObject = (value: unknown): value is Record<string, unknown> =>
 
 const ASKS = new Set(['iam.request_access', TOOLS['iam.request_access'].underscore])
 
-/** Whether the call may be held: then its answer is a stream from the start, which can be kept alive. */
+/**
+ * Whether the call may be held: then its answer is a stream from the start, which can be kept
+ * alive.
+ */
 function mayWait(message: object): boolean {
   if (!('params' in message) || !isObject(message.params)) return false
   const { name, arguments: args } = message.params
@@ -55,8 +60,9 @@ function sealed(response: Response): Response {
 }
 
 /**
- * The MCP route of every tenant (SPEC section 7): Streamable HTTP, stateless, three revisions on one route. The caller's
- * token is verified on every message, so one that died is dead here at once (I11).
+ * The MCP route of every tenant (SPEC section 7): Streamable HTTP, stateless, three revisions on
+ * one route. The caller's token is verified on every message, so one that died is dead here at once
+ * (I11).
  */
 export function createMcpEndpoint(options: McpEndpointOptions): McpEndpoint {
   const { publicUrl, authenticate, onBug = () => {}, onRefused = () => {} } = options

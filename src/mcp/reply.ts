@@ -2,11 +2,15 @@ import type { CallToolResult } from '@modelcontextprotocol/server'
 import { type Fault, type FaultCode, type FieldError, faultSays } from '../fault.ts'
 
 /**
- * What a model reads. A refusal is a normal result; a fault is a tool error with a code and, where waiting helps, how
- * long. An error carries no `structuredContent`: older clients check it against the result's schema even then.
+ * What a model reads. A refusal is a normal result; a fault is a tool error with a code and, where
+ * waiting helps, how long. An error carries no `structuredContent`: older clients check it against
+ * the result's schema even then.
  */
 
-/** When a fault names no time of its own. Only what passes by itself is here; absent: do not just try again. */
+/**
+ * When a fault names no time of its own. Only what passes by itself is here; absent: do not just
+ * try again.
+ */
 const RETRY_AFTER_SECONDS: Partial<Record<FaultCode, number>> = {
   frozen: 60,
   limit_reached: 60,

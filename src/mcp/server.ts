@@ -36,7 +36,10 @@ type Call = (caller: AgentCaller, args: unknown, extra: ToolExtra) => Promise<Ca
 
 const names = Object.keys(TOOLS).filter((name): name is ToolName => Object.hasOwn(TOOLS, name))
 
-/** Both spellings of each tool. A Map, since a name from outside could be one that every object inherits. */
+/**
+ * Both spellings of each tool. A Map, since a name from outside could be one that every object
+ * inherits.
+ */
 const BY_NAME: ReadonlyMap<string, ToolName> = new Map(
   names.flatMap((name) => [[name, name] as const, [TOOLS[name].underscore, name] as const]),
 )
@@ -84,7 +87,8 @@ function callOf<Args>(
         }).fault,
       )
     const result = await run(caller, read.data, extra)
-    // The contract's own members and no others leave, so that nothing can slip out beside them (I18).
+    // The contract's own members and no others leave, so that nothing can slip out beside them
+    // (I18).
     return result.ok ? toolResult(output.parse(result.value)) : faultResult(result.fault)
   }
 }
@@ -113,7 +117,10 @@ function callsOf(tools: IamTools): Readonly<Record<ToolName, Call>> {
   }
 }
 
-/** Progress goes out in order and only upwards, as the protocol asks; `sent` settles when all of it is on its way. */
+/**
+ * Progress goes out in order and only upwards, as the protocol asks; `sent` settles when all of it
+ * is on its way.
+ */
 function progressOf(ctx: ServerContext): { extra: ToolExtra; sent: () => Promise<void> } {
   const token = ctx.mcpReq._meta?.progressToken
   const { signal } = ctx.mcpReq

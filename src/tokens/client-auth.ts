@@ -128,8 +128,9 @@ async function clientById(tx: Tx, tenant: TenantRef, id: string): Promise<Client
  * Authenticates an OAuth client of a tenant (RFC 6749 section 2.3, RFC 7523): `private_key_jwt`, `client_secret_basic`
  * or `client_secret_post`. `authorization` is the request's header, `form` its body.
  *
- * Faults: `request_malformed` for none or more than one of the methods' parameters in order, `client_unauthenticated`
- * for everything else, always alike. An assertion is used up once its signature has been verified, whatever comes after.
+ * Faults: `request_malformed` if the credentials of two methods or half of one are there, `client_unauthenticated` for
+ * everything else, none at all included, and always alike. An assertion is used up when its signature and claims have
+ * been verified, whatever comes after. Throws only if the database cannot be reached.
  */
 export async function authenticateClient(
   on: {

@@ -35,7 +35,7 @@ const FRESH_MS = KEYS_FRESH_SECONDS * 1000
 const COOLDOWN_MS = 1000
 const TENANTS_HELD_MAX = 1000
 
-const newEc = promisify(generateKeyPair)
+const generate = promisify(generateKeyPair)
 
 type Status = 'next' | 'active' | 'retired'
 type KeyRow = {
@@ -48,8 +48,8 @@ type KeyRow = {
 
 async function newPair(alg: SigningAlg): Promise<{ publicKey: KeyObject; privateKey: KeyObject }> {
   return alg === 'ES256'
-    ? newEc('ec', { namedCurve: 'P-256' })
-    : newEc('rsa', { modulusLength: 2048, publicExponent: 65_537 })
+    ? generate('ec', { namedCurve: 'P-256' })
+    : generate('rsa', { modulusLength: 2048, publicExponent: 65_537 })
 }
 
 /** Makes a key and returns its `kid`, the RFC 7638 thumbprint. */

@@ -11,8 +11,9 @@ import { fail, ok, type Result } from '../../../src/fault.ts'
 import type { IamTools, ToolExtra } from '../../../src/mcp/tools.ts'
 
 /**
- * A small honest backend: it holds grants in memory, keeps what is asked pending until `answer`, and remembers every
- * call it got. It decides by a table, not by the product's rules: what is under test is the way in and out.
+ * A small honest backend: it holds grants in memory, keeps what is asked pending until `answer`,
+ * and remembers every call it got. It decides by a table, not by the product's rules: what is under
+ * test is the way in and out.
  */
 export const ACME: TenantRef = { id: 'ten_acme' as TenantId, slug: 'acme' }
 

@@ -67,7 +67,9 @@ export const JSON_HEADERS = {
 }
 export const HEADERS = { ...JSON_HEADERS, authorization: 'Bearer live' }
 
-/** A request as it is on the wire: fetch would not let a test choose Host or send a header twice. */
+/**
+ * A request as it is on the wire: fetch would not let a test choose Host or send a header twice.
+ */
 export function raw(served: Served, options: RawOptions = {}): Promise<Raw> {
   const { method = 'POST', path = '/t/acme/mcp', headers = HEADERS, body = LIST } = options
   return new Promise((resolve, reject) => {
@@ -130,7 +132,10 @@ export type AnyClient = {
   close: () => Promise<void>
 }
 
-/** The older client always offers its newest revision; an older offer is written into the message it sends. */
+/**
+ * The older client always offers its newest revision; an older offer is written into the message it
+ * sends.
+ */
 const offering =
   (revision: Revision): typeof fetch =>
   (url, init) => {
