@@ -11,8 +11,8 @@ import {
 
 /**
  * The claims of a session token on the wire (RFC 9068, RFC 9396; SPEC section 6), for whoever verifies one. A claim
- * that is not known is ignored (RFC 7519 section 4), so that a newer Lend can add one while it is rolled out. Grants are
- * strict: an unknown member may be a limit, and to ignore it would widen. `authorization_details` must be there, `[]`
+ * that is not known is ignored (RFC 7519 section 4), so that a newer Lend can add one while it is rolled out. Grants
+ * are strict: an unknown member may be a limit, and to ignore it would widen. `authorization_details` must be there, `[]`
  * when nothing is held, because absent reads as unlimited somewhere.
  */
 

@@ -85,7 +85,15 @@ async function main(): Promise<void> {
   const onBug = (error: unknown, requestId?: string) =>
     log.error({ err: error, request_id: requestId }, 'bug')
   const notify = await createNotify(db, onBug)
-  const ctx: Ctx = { db, clock: systemClock, ids: systemIds, notify, publicUrl: config.publicUrl }
+  const draining = new AbortController()
+  const ctx: Ctx = {
+    db,
+    clock: systemClock,
+    ids: systemIds,
+    notify,
+    publicUrl: config.publicUrl,
+    stopping: draining.signal,
+  }
   const keys = createKeyStore({ db, clock: systemClock })
   const verifier = createUserTokenVerifier({ publicUrl: config.publicUrl, clock: systemClock })
   let ready = false
@@ -112,9 +120,9 @@ async function main(): Promise<void> {
     stopping = true
     ready = false
     log.info({ signal }, 'draining')
+    draining.abort()
     const closed = Promise.all(servers.map((s) => new Promise((done) => s.close(done))))
     for (const server of servers) server.closeIdleConnections()
-    ctx.notify.kick()
     const late = setTimeout(() => {
       for (const server of servers) server.closeAllConnections()
     }, DRAIN_MILLIS_MAX)

@@ -50,6 +50,8 @@ export type Ctx = {
   readonly notify: Notify
   /** Without a trailing slash, as in `http://localhost:4000`. */
   readonly publicUrl: string
+  /** Aborted when the instance drains: whoever waits answers with what there is. */
+  readonly stopping?: AbortSignal
 }
 
 export const issuerOf = (ctx: Pick<Ctx, 'publicUrl'>, tenant: string): string =>

@@ -65,7 +65,8 @@ export async function awaitAnswer(
     wake()
   })
   const gone = () => wake()
-  of.signal.addEventListener('abort', gone)
+  const signal = ctx.stopping ? AbortSignal.any([of.signal, ctx.stopping]) : of.signal
+  signal.addEventListener('abort', gone)
   let told = 0
   try {
     for (;;) {
@@ -73,7 +74,7 @@ export async function awaitAnswer(
       const seen = await look(ctx, caller, of.ids)
       const left = of.seconds * 1000 - elapsed()
       const waiting = seen.items.some((i) => i.outcome === 'pending')
-      if (!waiting || !seen.open || left <= 0 || of.signal.aborted) return seen
+      if (!waiting || !seen.open || left <= 0 || signal.aborted) return seen
       if (of.progress && elapsed() - told >= PROGRESS_MILLIS) {
         told = elapsed()
         of.progress('Waiting for the user to answer.', Math.floor(told / 1000))
@@ -89,6 +90,6 @@ export async function awaitAnswer(
     }
   } finally {
     unsubscribe()
-    of.signal.removeEventListener('abort', gone)
+    signal.removeEventListener('abort', gone)
   }
 }

@@ -103,6 +103,7 @@ export function createApp(deps: AppDeps): Hono<Env> {
   const people = createPeopleApi(deps.ctx, {
     verifyUser: userCallerFrom(deps.ctx, deps.verifier),
     findTenant: find,
+    ...(deps.ctx.stopping ? { stopping: deps.ctx.stopping } : {}),
     onBug: deps.onBug,
   })
   app.route('/', people)

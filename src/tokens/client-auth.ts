@@ -193,8 +193,8 @@ async function assertionIsOf(
 }
 
 /**
- * Whether one of the registered keys signed an assertion. The algorithm must be one of the key's own, so a public key is
- * never taken for a shared secret. `jwks` is what the client registered, if anything.
+ * Whether one of the registered keys signed an assertion. The algorithm must be one of the key's own, so a public key
+ * is never taken for a shared secret. `jwks` is what the client registered, if anything.
  */
 export async function isSignedByOneOf(jwks: unknown, assertion: string): Promise<boolean> {
   const parts = compactParts(assertion)

@@ -13,8 +13,8 @@ export type Compact = {
 export const TOKEN_LENGTH_MAX = 16_384
 
 /**
- * Strict base64url: what does not encode to itself again (padding, white space, the other alphabet, unused bits that are
- * set) is refused. A lenient decoder gives one token many spellings.
+ * Strict base64url: what does not encode to itself again (padding, white space, the other alphabet, unused bits that
+ * are set) is refused. A lenient decoder gives one token many spellings.
  */
 function decoded(part: string): Buffer | null {
   const bytes = Buffer.from(part, 'base64url')

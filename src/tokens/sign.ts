@@ -9,8 +9,8 @@ import type { KeyStore, SigningAlg, SigningKey } from './keys.ts'
 const encoded = (value: unknown): string => Buffer.from(JSON.stringify(value)).toString('base64url')
 
 /**
- * A JWS in compact form (RFC 7515 section 7.1). Synchronous on purpose: through WebCrypto an ES256 signature costs about
- * 1.7 times as much, and what is signed here is only ever our own claims.
+ * A JWS in compact form (RFC 7515 section 7.1). Synchronous on purpose: through WebCrypto an ES256 signature costs
+ * about 1.7 times as much, and what is signed here is only ever our own claims.
  */
 function compact(key: SigningKey, payload: unknown): string {
   const signed = `${encoded({ typ: 'at+jwt', alg: key.alg, kid: key.kid })}.${encoded(payload)}`
@@ -23,7 +23,8 @@ function compact(key: SigningKey, payload: unknown): string {
 }
 
 /**
- * Signs a session token with the tenant's active key: header exactly `{typ: 'at+jwt', alg, kid}` (RFC 9068 section 2.1).
+ * Signs a session token with the tenant's active key; the header is exactly `{typ: 'at+jwt', alg, kid}` (RFC 9068
+ * section 2.1).
  * Throws when the tenant has no key or the claims are not what a token may carry: those are bugs, found before the
  * token is out. A token longer than `TOKEN_LENGTH_MAX` could not be presented to anyone, so it is one too.
  */

@@ -69,8 +69,8 @@ export function signatureHolds(
 
 /**
  * Verifies a session token by itself (RFC 9068 section 4): what can be told without asking whether the session still
- * lives. In this order: form, header, key, signature, claims. `audience` is what the caller answers for, one or several;
- * a token has exactly one. `now` in seconds.
+ * lives. In this order: form, header, key, signature, claims. `audience` is what the caller answers for, one or
+ * several; a token has exactly one. `now` in seconds.
  *
  * Any defect is the fault `unauthenticated`. Throws only if the tenant's keys cannot be read, so an outage verifies
  * nothing (I19).
@@ -128,7 +128,7 @@ function isFor(
 
 /**
  * Whether a token says of itself that it is a session token of this deployment. Not evidence of anything: it serves to
- * refuse Lend's tokens where a user's is wanted, and to choose which verifier to ask. `publicUrl` has no trailing slash.
+ * refuse Lend's tokens where a user's is wanted, and to choose which verifier to ask. `publicUrl` has no slash at its end.
  */
 export function looksLikeLendToken(token: string, publicUrl: string): boolean {
   const [, payload = ''] = token.split('.', 2)

@@ -60,7 +60,7 @@ export async function createPeople(more: Partial<PeopleDeps> = {}): Promise<Peop
     const sent = call.raw ?? (call.body === undefined ? undefined : JSON.stringify(call.body))
     return fetch(`/t/${tenant}/api${path}`, {
       method,
-      ...(sent === undefined ? {} : { body: sent as BodyInit }),
+      ...(sent === undefined ? {} : { body: sent as NonNullable<RequestInit['body']> }),
       ...(call.signal === undefined ? {} : { signal: call.signal }),
       headers: {
         ...(as === null ? {} : { Authorization: `Bearer ${tokenOf(as)}` }),

@@ -1,66 +1,34 @@
-import { generateKeyPairSync, type KeyObject, randomBytes } from 'node:crypto'
-import { exportJWK, generateKeyPair, SignJWT } from 'jose'
+import { generateKeyPairSync, type KeyObject } from 'node:crypto'
+import { SignJWT } from 'jose'
 import * as oauth from 'oauth4webapi'
 import { beforeAll, describe, expect, it } from 'vitest'
-import { type Db, json, withTx } from '../../src/db/tx.ts'
+import { type Db, withTx } from '../../src/db/tx.ts'
 import {
   authenticateClient,
   hashSecret,
   isSignedByOneOf,
   sweepAssertions,
 } from '../../src/tokens/client-auth.ts'
+import {
+  AWKWARD,
+  edPair,
+  type Key,
+  otherPair,
+  pair,
+  registerClients,
+  rsaPair,
+  secret,
+} from './clients.ts'
 import { ACME, freshDb, GLOBEX, issuerOf, START, stoppedClock } from './world.ts'
 
-type Key = Awaited<ReturnType<typeof generateKeyPair>>['publicKey']
-
 const ASSERTION_TYPE = 'urn:ietf:params:oauth:client-assertion-type:jwt-bearer'
-const secret = randomBytes(32).toString('base64url')
-const AWKWARD = 'p+s:s w%rd/ü&='
 
 let db: Db
 const clock = stoppedClock()
-const pair = await generateKeyPair('ES256', { extractable: true })
-const otherPair = await generateKeyPair('ES256', { extractable: true })
-const rsaPair = await generateKeyPair('PS256', { extractable: true })
-const edPair = await generateKeyPair('Ed25519', { extractable: true })
 
 beforeAll(async () => {
   db = await freshDb()
-  const jwk = async (key: Key, kid?: string) => ({
-    ...(await exportJWK(key)),
-    ...(kid === undefined ? {} : { kid }),
-  })
-  await withTx(db, 'test', async (tx) => {
-    const agent = (
-      id: string,
-      tenant: string,
-      more: { secret?: string; jwks?: object; status?: string },
-    ) =>
-      tx.sql`insert into agent (id, tenant_id, name, status, secret_hash, jwks, app_clients, template_ids, created_at)
-        values (${id}, ${tenant}, ${id}, ${more.status ?? 'active'},
-          ${more.secret === undefined ? null : hashSecret(more.secret)},
-          ${more.jwks === undefined ? null : json(more.jwks)}::text::jsonb, '{}', '{}', now())`
-    await agent('agt_secret', ACME.id, { secret })
-    await agent('agt_awkward', ACME.id, { secret: AWKWARD })
-    await agent('agt_off', ACME.id, { secret, status: 'disabled' })
-    await agent('agt_keys', ACME.id, {
-      secret,
-      jwks: {
-        keys: [
-          await jwk(pair.publicKey, 'k1'),
-          await jwk(rsaPair.publicKey),
-          await jwk(edPair.publicKey),
-        ],
-      },
-    })
-    await agent('agt_other', ACME.id, { jwks: { keys: [await jwk(otherPair.publicKey, 'k1')] } })
-    await agent('agt_globex', GLOBEX.id, {
-      secret,
-      jwks: { keys: [await jwk(pair.publicKey, 'k1')] },
-    })
-    await tx.sql`insert into enforcement_point (id, tenant_id, name, secret_hash, services, created_at)
-      values ('epc_1', ${ACME.id}, 'gateway', ${hashSecret(secret)}, '{accounts,dashboards}', now())`
-  })
+  await registerClients(db)
 })
 
 type Given = { authorization?: string; form?: Record<string, string> | string }

@@ -24,7 +24,8 @@ function mounted(): PeopleApi {
 export function createPeopleApi(ctx: Ctx, deps: PeopleDeps): PeopleApi {
   const api = new OpenAPIHono<PeopleEnv>()
   const prepare: MiddlewareHandler<PeopleEnv> = async (c, next) => {
-    const requestId = requestIdOf(c.req.raw)
+    // Whoever it is mounted in may have named the request already; then its log and this problem agree.
+    const requestId = c.get('requestId') ?? requestIdOf(c.req.raw)
     c.set('requestId', requestId)
     c.set('ctx', ctx)
     c.set('deps', deps)

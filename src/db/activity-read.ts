@@ -1,0 +1,210 @@
+import { and, asc, desc, eq, gt, gte, like, lt, or, type SQL, sql } from 'drizzle-orm'
+import type { ActivityRecord, ActivityType, ChainHead } from '../core/activity.ts'
+import type { TenantId } from '../core/vocabulary.ts'
+import { activity } from './tables.ts'
+import type { Tx } from './tx.ts'
+
+/** What a reader asks for. One filter for the list and the export, so that the two cannot differ. Times in seconds. */
+export type ActivityFilter = {
+  readonly session?: string | undefined
+  readonly root?: string | undefined
+  readonly user?: string | undefined
+  readonly agent?: string | undefined
+  /** A name, for any version, or `name@version`. */
+  readonly template?: string | undefined
+  readonly permission?: string | undefined
+  readonly type?: ActivityType | undefined
+  /** Inclusive. */
+  readonly from?: number | undefined
+  /** Exclusive. */
+  readonly to?: number | undefined
+}
+
+/** A record with its place in the table, by which lists are cut. Decimal text. */
+export type Placed = { readonly n: string; readonly record: ActivityRecord }
+
+const iso = sql<string>`to_char(${activity.at} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`
+
+const columns = {
+  n: sql<string>`${activity.n}::text`,
+  id: activity.id,
+  tenant_id: activity.tenantId,
+  seq: activity.seq,
+  at: iso,
+  type: activity.type,
+  agent_id: activity.agentId,
+  user_id: activity.userId,
+  session_id: activity.sessionId,
+  root_session_id: activity.rootSessionId,
+  template: activity.template,
+  data: activity.data,
+  prev_hash: activity.prevHash,
+  hash: activity.hash,
+}
+
+type Row = { readonly [Name in Exclude<keyof ActivityRecord, 'data' | 'type'>]?: unknown } & {
+  readonly type: string
+  readonly data: unknown
+}
+
+/** The record as it was hashed: what is null in the table was absent. */
+function recordOf(row: Row): ActivityRecord {
+  const members = Object.entries(row).filter(([, value]) => value !== null)
+  return Object.fromEntries(members) as unknown as ActivityRecord
+}
+
+const placed = ({ n, ...row }: Row & { readonly n: string }): Placed => ({
+  n,
+  record: recordOf(row),
+})
+
+/** `onlyUser`: whose records alone the reader may see. */
+type Scope = { readonly tenantId: TenantId; readonly onlyUser: string | null }
+
+function conditions(scope: Scope, filter: ActivityFilter): (SQL | undefined)[] {
+  const { template, permission } = filter
+  return [
+    eq(activity.tenantId, scope.tenantId),
+    scope.onlyUser === null ? undefined : eq(activity.userId, scope.onlyUser),
+    filter.session === undefined ? undefined : eq(activity.sessionId, filter.session),
+    filter.root === undefined ? undefined : eq(activity.rootSessionId, filter.root),
+    filter.user === undefined ? undefined : eq(activity.userId, filter.user),
+    filter.agent === undefined ? undefined : eq(activity.agentId, filter.agent),
+    filter.type === undefined ? undefined : eq(activity.type, filter.type),
+    template === undefined
+      ? undefined
+      : template.includes('@')
+        ? eq(activity.template, template)
+        : or(eq(activity.template, template), like(activity.template, `${template}@%`)),
+    permission === undefined
+      ? undefined
+      : sql`(${activity.data} ->> 'permission' = ${permission}
+          or ${activity.data} -> 'items' @> ${JSON.stringify([{ permission }])}::text::jsonb)`,
+    filter.from === undefined
+      ? undefined
+      : sql`${activity.at} >= to_timestamp(${filter.from}::float8)`,
+    filter.to === undefined ? undefined : sql`${activity.at} < to_timestamp(${filter.to}::float8)`,
+  ]
+}
+
+/** One page, newest first, before a place. */
+export async function selectActivity(
+  tx: Tx,
+  of: Scope & {
+    readonly filter: ActivityFilter
+    readonly before: string | null
+    readonly limit: number
+  },
+): Promise<readonly Placed[]> {
+  const before = of.before === null ? undefined : sql`${activity.n} < ${of.before}::text::bigint`
+  const rows = await tx.orm
+    .select(columns)
+    .from(activity)
+    .where(and(...conditions(of, of.filter), before))
+    .orderBy(desc(activity.n))
+    .limit(of.limit)
+  return rows.map(placed)
+}
+
+/** What is committed now, to read the same set of records again and again while others go on writing. */
+export async function activitySnapshot(tx: Tx): Promise<string> {
+  const [row] = await tx.sql<{ snapshot: string }>`select pg_current_snapshot()::text as snapshot`
+  return row?.snapshot ?? ''
+}
+
+/** One page of an export, oldest first: only what a snapshot shows, so no chain has a gap that is not there. */
+export async function selectActivityAt(
+  tx: Tx,
+  of: Scope & {
+    readonly filter: ActivityFilter
+    readonly snapshot: string
+    readonly after: string
+    readonly limit: number
+  },
+): Promise<readonly Placed[]> {
+  const rows = await tx.orm
+    .select(columns)
+    .from(activity)
+    .where(
+      and(
+        ...conditions(of, of.filter),
+        sql`${activity.n} > ${of.after}::text::bigint`,
+        sql`pg_visible_in_snapshot(${activity.xid}, ${of.snapshot}::text::pg_snapshot)`,
+      ),
+    )
+    .orderBy(asc(activity.n))
+    .limit(of.limit)
+  return rows.map(placed)
+}
+
+export type ChainRow = {
+  readonly chain: string
+  readonly head: ChainHead
+  /** Null: the chain has no (further) record. */
+  readonly record: ActivityRecord | null
+}
+
+export type ChainPlace = { readonly chain: string; readonly seq: number }
+type ChainSql = Row & { chain: string; headSeq: number; headHash: string; id: string | null }
+
+const chainRow = ({ chain, headSeq, headHash, ...row }: ChainSql): ChainRow => ({
+  chain,
+  head: { seq: headSeq, hash: headHash },
+  record: row.id === null ? null : recordOf(row),
+})
+
+/**
+ * Records of a tenant's sessions, chain by chain, each with the head of its chain as of the same moment: one statement, so
+ * that a chain which grows meanwhile is not mistaken for a broken one. `chains` bounds how many are begun on.
+ */
+export async function selectSessionChains(
+  tx: Tx,
+  of: {
+    readonly tenantId: TenantId
+    readonly session: string | null
+    readonly after: ChainPlace
+    readonly chains: number
+    readonly limit: number
+  },
+): Promise<readonly ChainRow[]> {
+  const rows = await tx.sql<ChainSql>`
+    with c as (
+      select id as chain, chain_seq, chain_hash from session
+      where tenant_id = ${of.tenantId} and id >= ${of.after.chain}
+        and (${of.session}::text is null or id = ${of.session})
+      order by id limit ${of.chains})
+    select c.chain, c.chain_seq as "headSeq", c.chain_hash as "headHash", a.id, a.tenant_id, a.seq,
+      to_char(a.at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as at, a.type, a.agent_id,
+      a.user_id, a.session_id, a.root_session_id, a.template, a.data, a.prev_hash, a.hash
+    from c left join activity a
+      on a.chain = c.chain and (c.chain <> ${of.after.chain} or a.seq > ${of.after.seq})
+    order by c.chain, a.seq limit ${of.limit}`
+  return rows.map(chainRow)
+}
+
+/** The same of the tenant's own chain. */
+export async function selectTenantChain(
+  tx: Tx,
+  of: { readonly tenantId: TenantId; readonly afterSeq: number; readonly limit: number },
+): Promise<readonly ChainRow[]> {
+  const rows = await tx.sql<ChainSql>`
+    select c.tenant_id as chain, c.seq as "headSeq", c.hash as "headHash", a.id, a.tenant_id, a.seq,
+      to_char(a.at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as at, a.type, a.agent_id,
+      a.user_id, a.session_id, a.root_session_id, a.template, a.data, a.prev_hash, a.hash
+    from tenant_chain c left join activity a on a.chain = c.tenant_id and a.seq > ${of.afterSeq}
+    where c.tenant_id = ${of.tenantId}
+    order by a.seq limit ${of.limit}`
+  return rows.map(chainRow)
+}
+
+/** Records whose chain is neither a session nor the tenant: what is left when a session's row was removed. */
+export const selectOrphans = (
+  tx: Tx,
+  tenantId: TenantId,
+  limit: number,
+): Promise<readonly { readonly chain: string; readonly seq: number; readonly id: string }[]> =>
+  tx.sql<{ chain: string; seq: number; id: string }>`
+    select a.chain, a.seq, a.id from activity a
+    where a.tenant_id = ${tenantId} and a.chain <> a.tenant_id
+      and not exists (select from session s where s.id = a.chain and s.tenant_id = a.tenant_id)
+    order by a.chain, a.seq limit ${limit}`

@@ -1,0 +1,246 @@
+import type { JWK } from 'jose'
+import { type ActivityRecord, CHAIN_START, type ChainHead } from '../core/activity.ts'
+import type { TenantId } from '../core/vocabulary.ts'
+import { hashOf } from '../db/activity.ts'
+import {
+  type ChainPlace,
+  type ChainRow,
+  selectOrphans,
+  selectSessionChains,
+  selectTenantChain,
+} from '../db/activity-read.ts'
+import { type Checkpoint, missingHeads, selectCheckpoints } from '../db/checkpoints.ts'
+import { withTx } from '../db/tx.ts'
+import type { Ctx } from '../ports.ts'
+import { type CHECKPOINT_PROBLEMS, checkpointProblem, thumbprintOf } from './checkpoint.ts'
+
+/** What can be wrong with a record. A closed list; each means that somebody changed what was written. */
+export const RECORD_PROBLEMS = [
+  /** Its hash is not that of its contents. */
+  'altered',
+  /** It does not name the hash of the record before it. */
+  'unlinked',
+  /** One or more records before it are not there. */
+  'missing_before',
+  /** Its number came already. */
+  'out_of_order',
+  /** The chain goes on, by what its session or tenant says, and its last records are not there. */
+  'missing_after',
+  /** The chain is longer than its session or tenant says, or ends otherwise. */
+  'beyond_head',
+  /** Its session is not there. */
+  'no_session',
+  /** A signed checkpoint names a record that is not there, or not so. */
+  'anchored_missing',
+] as const
+
+export type Problem = {
+  readonly chain: string
+  readonly seq: number
+  /** Absent when it is the record that is missing. */
+  readonly id?: string
+  readonly problem: (typeof RECORD_PROBLEMS)[number] | (typeof CHECKPOINT_PROBLEMS)[number]
+}
+
+export type Verified = {
+  readonly ok: boolean
+  readonly chains: number
+  readonly records: number
+  /** The first of them; `ok` is false even if they are more than are listed. */
+  readonly problems: readonly Problem[]
+}
+
+const PROBLEMS_MAX = 200
+
+type How = {
+  /** An extract: records may be left out, so that gaps prove nothing. Each record alone is still checked. */
+  readonly extract?: boolean
+}
+
+/** Checks records as they come: any number of chains side by side, each in its own order. */
+export class ChainVerifier {
+  readonly #heads = new Map<string, ChainHead>()
+  readonly #how: How
+  readonly problems: Problem[] = []
+  #ok = true
+  #chains = 0
+  #records = 0
+
+  constructor(how: How = {}) {
+    this.#how = how
+  }
+
+  report(problem: Problem): void {
+    this.#ok = false
+    if (this.problems.length < PROBLEMS_MAX) this.problems.push(problem)
+  }
+
+  add(record: ActivityRecord): void {
+    const chain = record.session_id ?? record.tenant_id
+    const known = this.#heads.get(chain)
+    const head = known ?? CHAIN_START
+    if (known === undefined) this.#chains++
+    this.#records++
+    const at = { chain, seq: record.seq, id: record.id }
+    const { hash, ...rest } = record
+    if (hashOf(rest) !== hash) this.report({ ...at, problem: 'altered' })
+    if (record.seq <= head.seq) {
+      this.report({ ...at, problem: 'out_of_order' })
+      return
+    }
+    if (record.seq > head.seq + 1) {
+      if (!this.#how.extract) this.report({ ...at, problem: 'missing_before' })
+    } else if (record.prev_hash !== head.hash) this.report({ ...at, problem: 'unlinked' })
+    this.#heads.set(chain, { seq: record.seq, hash })
+  }
+
+  /** The chain is over: its last record must be the one that its session or tenant names. */
+  close(chain: string, head: ChainHead): void {
+    const last = this.#heads.get(chain)
+    this.#heads.delete(chain)
+    if (last === undefined) this.#chains++
+    const { seq, hash } = last ?? CHAIN_START
+    if (seq < head.seq) this.report({ chain, seq: head.seq, problem: 'missing_after' })
+    else if (seq > head.seq || hash !== head.hash)
+      this.report({ chain, seq, problem: 'beyond_head' })
+  }
+
+  result(): Verified {
+    return {
+      ok: this.#ok,
+      chains: this.#chains,
+      records: this.#records,
+      problems: this.problems,
+    }
+  }
+}
+
+/**
+ * Verifies records offline, in the order of an export. Pure. A chain's tail that was cut off does not show in the records
+ * alone; the database's heads and the checkpoints show it.
+ */
+export function verifyRecords(records: Iterable<ActivityRecord>, how: How = {}): Verified {
+  const verifier = new ChainVerifier(how)
+  for (const record of records) verifier.add(record)
+  return verifier.result()
+}
+
+const ROWS_A_PAGE = 1000
+const CHAINS_A_PAGE = 200
+
+async function verifyTenantChain(ctx: Pick<Ctx, 'db'>, tenantId: TenantId, into: ChainVerifier) {
+  let afterSeq = 0
+  for (;;) {
+    const page = { tenantId, afterSeq, limit: ROWS_A_PAGE }
+    const rows = await withTx(ctx.db, 'verify_activity', (tx) => selectTenantChain(tx, page))
+    for (const { record } of rows) if (record !== null) into.add(record)
+    const last = rows.at(-1)
+    if (last === undefined) return
+    if (rows.length < ROWS_A_PAGE) return into.close(tenantId, last.head)
+    afterSeq = last.record?.seq ?? afterSeq
+  }
+}
+
+/** Adds a page; closes every chain that is over by the end of it. Returns the chain that may go on. */
+function addPage(rows: readonly ChainRow[], full: boolean, into: ChainVerifier): ChainPlace | null {
+  for (const [i, row] of rows.entries()) {
+    if (row.record !== null) into.add(row.record)
+    const next = rows[i + 1]
+    const goesOn = next === undefined ? full : next.chain === row.chain
+    if (!goesOn) into.close(row.chain, row.head)
+  }
+  const last = rows.at(-1)
+  return last === undefined ? null : { chain: last.chain, seq: last.record?.seq ?? 0 }
+}
+
+async function verifySessionChains(
+  ctx: Pick<Ctx, 'db'>,
+  of: { readonly tenantId: TenantId; readonly session: string | null },
+  into: ChainVerifier,
+) {
+  let after: ChainPlace = { chain: '', seq: 0 }
+  for (;;) {
+    const page = { ...of, after, chains: CHAINS_A_PAGE, limit: ROWS_A_PAGE }
+    const rows = await withTx(ctx.db, 'verify_activity', (tx) => selectSessionChains(tx, page))
+    const full = rows.length === ROWS_A_PAGE
+    const last = addPage(rows, full, into)
+    const begun = new Set(rows.map((row) => row.chain)).size
+    if (last === null || (!full && begun < CHAINS_A_PAGE)) return
+    // A full page is taken up where it was cut; else the last chain is over, and one past it is next.
+    after = full ? last : { chain: `${last.chain}\u0001`, seq: 0 }
+  }
+}
+
+const CHECKPOINTS_A_PAGE = 20
+
+export type LastCheckpoint = {
+  readonly n: number
+  readonly at: string
+  readonly root: string
+  /** RFC 7638 thumbprint of the key that signed it: compare it with one kept elsewhere. */
+  readonly key: string
+  readonly public_jwk: JWK
+}
+
+/** Every checkpoint in itself, and that what it anchors of this tenant is still there. */
+async function verifyCheckpoints(
+  ctx: Pick<Ctx, 'db'>,
+  of: {
+    readonly tenantId: TenantId
+    readonly session: string | null
+    readonly trusted: ReadonlySet<string> | null
+  },
+  into: ChainVerifier,
+): Promise<LastCheckpoint | null> {
+  let before: Checkpoint | null = null
+  for (;;) {
+    const page = { after: before?.n ?? 0, limit: CHECKPOINTS_A_PAGE }
+    const list = await withTx(ctx.db, 'verify_checkpoints', (tx) => selectCheckpoints(tx, page))
+    for (const one of list) {
+      const problem = await checkpointProblem(one, before, of.trusted)
+      if (problem !== null) into.report({ chain: 'checkpoint', seq: one.n, problem })
+      before = one
+    }
+    const heads = list
+      .flatMap((one) => one.heads)
+      .filter((h) => h.tenant_id === of.tenantId && (of.session ?? h.chain) === h.chain)
+    const missing = await withTx(ctx.db, 'verify_heads', (tx) => missingHeads(tx, heads))
+    for (const head of missing) into.report({ ...head, problem: 'anchored_missing' })
+    if (list.length < CHECKPOINTS_A_PAGE) break
+  }
+  if (before === null) return null
+  const { n, at, root } = before
+  const public_jwk: JWK = { ...before.public_jwk }
+  return { n, at, root, key: await thumbprintOf(public_jwk), public_jwk }
+}
+
+export type Verification = Verified & { readonly checkpoint?: LastCheckpoint }
+
+/**
+ * Recomputes the chains of a tenant, or of one session, from the database (SPEC section 11): no gap, every link, every
+ * hash, each chain's head, and everything that a signed checkpoint anchors. Read in pages; a chain that grows meanwhile is
+ * not a problem. `trusted`: thumbprints of the keys that checkpoints may be signed with.
+ */
+export async function verifyActivity(
+  ctx: Pick<Ctx, 'db'>,
+  of: {
+    readonly tenantId: TenantId
+    readonly session?: string | undefined
+    readonly trusted?: readonly string[] | undefined
+  },
+): Promise<Verification> {
+  const verifier = new ChainVerifier()
+  const { tenantId } = of
+  const session = of.session ?? null
+  if (session === null) {
+    await verifyTenantChain(ctx, tenantId, verifier)
+    const orphans = await withTx(ctx.db, 'verify_orphans', (tx) =>
+      selectOrphans(tx, tenantId, PROBLEMS_MAX),
+    )
+    for (const orphan of orphans) verifier.report({ ...orphan, problem: 'no_session' })
+  }
+  await verifySessionChains(ctx, { tenantId, session }, verifier)
+  const trusted = of.trusted === undefined ? null : new Set(of.trusted)
+  const checkpoint = await verifyCheckpoints(ctx, { tenantId, session, trusted }, verifier)
+  return { ...verifier.result(), ...(checkpoint === null ? {} : { checkpoint }) }
+}
