@@ -77,6 +77,8 @@ const shape = z.object({
   on_behalf_of: userId,
   act: actSchema,
   authorization_details: z.array(authorizationDetailSchema),
+  /** How many held grants had no room; absent when all are listed. */
+  grants_omitted: z.int().positive().exactOptional(),
   scope: nonEmpty.exactOptional(),
   // A token bound to a key must not pass as a bearer token (RFC 9449 section 7.1). Lend binds none yet.
   cnf: z.never().exactOptional(),

@@ -28,6 +28,8 @@ export type AgentCaller = {
   readonly sessionVersion: number
   /** What the presented token carries, to tell whether it should be re-issued. */
   readonly carries: readonly GrantId[]
+  /** How many more were held at its issue and had no room in it. */
+  readonly omits: number
 }
 
 /** A deployed agent's app: the confidential client authenticated at the token endpoint. */

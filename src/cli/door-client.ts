@@ -35,6 +35,8 @@ export async function askServer(
   if (answer.ok) return said
   const { problem } = said
   throw new CliProblem(
-    typeof problem === 'string' ? problem : `The server refused the command (HTTP ${answer.status}).`,
+    typeof problem === 'string'
+      ? problem
+      : `The server refused the command (HTTP ${answer.status}).`,
   )
 }

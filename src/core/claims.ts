@@ -1,4 +1,4 @@
-import { TOKEN_LIFE_SECONDS_MAX } from './limits.ts'
+import { TOKEN_GRANTS_LENGTH_MAX, TOKEN_LIFE_SECONDS_MAX } from './limits.ts'
 import type { AgentId, Filter, GrantId, Kind, SessionId, UserId } from './vocabulary.ts'
 
 /** One grant as a token carries it (RFC 9396; SPEC section 6). */
@@ -54,6 +54,26 @@ export function authorizationDetail(grant: CarriedGrant): AuthorizationDetail {
   }
 }
 
+/**
+ * As many grants as a token has room for; API grants first, since only those are read from the token (SPEC section 9), the
+ * others being looked up by session. A token that leaves some out says how many: less than is held is always allowed (I3).
+ */
+export function fitting(grants: readonly CarriedGrant[]): readonly AuthorizationDetail[] {
+  const details: AuthorizationDetail[] = []
+  let length = 0
+  const byNeed = [
+    ...grants.filter((g) => g.kind === 'api'),
+    ...grants.filter((g) => g.kind !== 'api'),
+  ]
+  for (const grant of byNeed) {
+    const detail = authorizationDetail(grant)
+    length += JSON.stringify(detail).length + 1
+    if (length > TOKEN_GRANTS_LENGTH_MAX) break
+    details.push(detail)
+  }
+  return details
+}
+
 /** Built from the session tree, root first; never from a presented token (USER-ASKS 10). */
 function actOf(iss: string, levels: readonly Level[]): Act | undefined {
   return levels.reduce<Act | undefined>(
@@ -90,7 +110,9 @@ export function claimsOf(input: ClaimsInput) {
   const self = input.path.at(-1) ?? input.path[0]
   const now = Math.floor(input.now)
   const act = actOf(input.issuer, input.path)
-  const scope = [...new Set(input.grants.filter((g) => g.kind === 'api').map((g) => g.permission))]
+  const details = fitting(input.grants)
+  const omitted = input.grants.length - details.length
+  const scope = [...new Set(details.filter((d) => d.type === 'lend_api').map((d) => d.permission))]
   return {
     iss: input.issuer,
     aud: input.audience,
@@ -107,7 +129,8 @@ export function claimsOf(input: ClaimsInput) {
     on_behalf_of: input.userId,
     ...(act === undefined ? {} : { act }),
     // Always there, `[]` when nothing is held: absent would read as unlimited somewhere (USER-ASKS 1).
-    authorization_details: input.grants.map(authorizationDetail),
+    authorization_details: details,
+    ...(omitted === 0 ? {} : { grants_omitted: omitted }),
     ...(scope.length === 0 ? {} : { scope: scope.join(' ') }),
   }
 }

@@ -8,6 +8,8 @@ import type { Filter } from './vocabulary.ts'
 const COMPARE = new Set(['$eq', '$ne', '$lt', '$lte', '$gt', '$gte', '$in'])
 const FIELD = /^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*$/
 const NAMES_MAX = 64
+/** Names that some reader of JSON somewhere would not keep as an ordinary member. */
+const NOT_FIELDS = /(^|\.)(__proto__|constructor|prototype)(\.|$)/
 
 export type FilterProblem = { readonly path: string; readonly message: string }
 
@@ -45,7 +47,7 @@ function fieldProblem(
   depth: number,
   how: Reading,
 ): FilterProblem | null {
-  if (!FIELD.test(field) || field.length > NAMES_MAX)
+  if (!FIELD.test(field) || field.length > NAMES_MAX || NOT_FIELDS.test(field))
     return { path, message: `${JSON.stringify(field.slice(0, 40))} is not an operator or a field` }
   if (how.fields !== undefined && !how.fields.includes(field))
     return { path, message: 'is not a field the user can see' }

@@ -1,4 +1,4 @@
-import { and, asc, desc, eq, gt, gte, like, lt, or, type SQL, sql } from 'drizzle-orm'
+import { and, asc, desc, eq, like, or, type SQL, sql } from 'drizzle-orm'
 import type { ActivityRecord, ActivityType, ChainHead } from '../core/activity.ts'
 import type { TenantId } from '../core/vocabulary.ts'
 import { activity } from './tables.ts'
@@ -144,7 +144,8 @@ export type ChainRow = {
   readonly record: ActivityRecord | null
 }
 
-export type ChainPlace = { readonly chain: string; readonly seq: number }
+/** Where to go on: past a chain, or within it after one of its records. */
+export type ChainPlace = { readonly chain: string; readonly seq: number; readonly within: boolean }
 type ChainSql = Row & { chain: string; headSeq: number; headHash: string; id: string | null }
 
 const chainRow = ({ chain, headSeq, headHash, ...row }: ChainSql): ChainRow => ({
@@ -170,7 +171,8 @@ export async function selectSessionChains(
   const rows = await tx.sql<ChainSql>`
     with c as (
       select id as chain, chain_seq, chain_hash from session
-      where tenant_id = ${of.tenantId} and id >= ${of.after.chain}
+      where tenant_id = ${of.tenantId}
+        and (id > ${of.after.chain} or (${of.after.within}::boolean and id = ${of.after.chain}))
         and (${of.session}::text is null or id = ${of.session})
       order by id limit ${of.chains})
     select c.chain, c.chain_seq as "headSeq", c.chain_hash as "headHash", a.id, a.tenant_id, a.seq,

@@ -28,8 +28,8 @@ export const RECORD_PROBLEMS = [
   'missing_after',
   /** The chain is longer than its session or tenant says, or ends otherwise. */
   'beyond_head',
-  /** Its session is not there. */
-  'no_session',
+  /** The row of its session or tenant, which names the head of its chain, is not there. */
+  'no_head',
   /** A signed checkpoint names a record that is not there, or not so. */
   'anchored_missing',
 ] as const
@@ -135,13 +135,13 @@ async function verifyTenantChain(ctx: Pick<Ctx, 'db'>, tenantId: TenantId, into:
     const rows = await withTx(ctx.db, 'verify_activity', (tx) => selectTenantChain(tx, page))
     for (const { record } of rows) if (record !== null) into.add(record)
     const last = rows.at(-1)
-    if (last === undefined) return
+    if (last === undefined) return into.report({ chain: tenantId, seq: 0, problem: 'no_head' })
     if (rows.length < ROWS_A_PAGE) return into.close(tenantId, last.head)
     afterSeq = last.record?.seq ?? afterSeq
   }
 }
 
-/** Adds a page; closes every chain that is over by the end of it. Returns the chain that may go on. */
+/** Adds a page and closes every chain that is over by the end of it. A full page may have cut its last chain. */
 function addPage(rows: readonly ChainRow[], full: boolean, into: ChainVerifier): ChainPlace | null {
   for (const [i, row] of rows.entries()) {
     if (row.record !== null) into.add(row.record)
@@ -150,7 +150,8 @@ function addPage(rows: readonly ChainRow[], full: boolean, into: ChainVerifier):
     if (!goesOn) into.close(row.chain, row.head)
   }
   const last = rows.at(-1)
-  return last === undefined ? null : { chain: last.chain, seq: last.record?.seq ?? 0 }
+  if (last === undefined) return null
+  return { chain: last.chain, seq: last.record?.seq ?? 0, within: full }
 }
 
 async function verifySessionChains(
@@ -158,7 +159,7 @@ async function verifySessionChains(
   of: { readonly tenantId: TenantId; readonly session: string | null },
   into: ChainVerifier,
 ) {
-  let after: ChainPlace = { chain: '', seq: 0 }
+  let after: ChainPlace = { chain: '', seq: 0, within: false }
   for (;;) {
     const page = { ...of, after, chains: CHAINS_A_PAGE, limit: ROWS_A_PAGE }
     const rows = await withTx(ctx.db, 'verify_activity', (tx) => selectSessionChains(tx, page))
@@ -166,8 +167,7 @@ async function verifySessionChains(
     const last = addPage(rows, full, into)
     const begun = new Set(rows.map((row) => row.chain)).size
     if (last === null || (!full && begun < CHAINS_A_PAGE)) return
-    // A full page is taken up where it was cut; else the last chain is over, and one past it is next.
-    after = full ? last : { chain: `${last.chain}\u0001`, seq: 0 }
+    after = last
   }
 }
 
@@ -194,8 +194,13 @@ async function verifyCheckpoints(
 ): Promise<LastCheckpoint | null> {
   let before: Checkpoint | null = null
   for (;;) {
-    const page = { after: before?.n ?? 0, limit: CHECKPOINTS_A_PAGE }
-    const list = await withTx(ctx.db, 'verify_checkpoints', (tx) => selectCheckpoints(tx, page))
+    const page: { after: number; limit: number } = {
+      after: before?.n ?? 0,
+      limit: CHECKPOINTS_A_PAGE,
+    }
+    const list: readonly Checkpoint[] = await withTx(ctx.db, 'verify_checkpoints', (tx) =>
+      selectCheckpoints(tx, page),
+    )
     for (const one of list) {
       const problem = await checkpointProblem(one, before, of.trusted)
       if (problem !== null) into.report({ chain: 'checkpoint', seq: one.n, problem })
@@ -237,7 +242,7 @@ export async function verifyActivity(
     const orphans = await withTx(ctx.db, 'verify_orphans', (tx) =>
       selectOrphans(tx, tenantId, PROBLEMS_MAX),
     )
-    for (const orphan of orphans) verifier.report({ ...orphan, problem: 'no_session' })
+    for (const orphan of orphans) verifier.report({ ...orphan, problem: 'no_head' })
   }
   await verifySessionChains(ctx, { tenantId, session }, verifier)
   const trusted = of.trusted === undefined ? null : new Set(of.trusted)

@@ -338,5 +338,6 @@ export const agentCallerFrom =
       rootId: claims.root_sid,
       sessionVersion: claims.session_version,
       carries: claims.authorization_details.map((d) => d.grant_id),
+      omits: claims.grants_omitted ?? 0,
     })
   }

@@ -44,7 +44,8 @@ const grantView = (g: GrantRow): GrantView => ({
 
 /** What is held now differs from what the presented token carries. */
 const needsRefresh = (caller: AgentCaller, held: readonly GrantId[]): boolean =>
-  held.length !== caller.carries.length || held.some((id) => !caller.carries.includes(id))
+  held.length !== caller.carries.length + caller.omits ||
+  caller.carries.some((id) => !held.includes(id))
 
 type Standing = {
   readonly outcome: 'granted' | 'refused' | 'pending'

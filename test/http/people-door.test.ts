@@ -233,7 +233,7 @@ describe('when something breaks', () => {
 
   test('a database that is gone is 503 with Retry-After, never an acceptance (I19)', async () => {
     const broken = await createPeople()
-    await broken.world.close()
+    await broken.world.pg.close()
     for (const [method, path, body] of [
       ['GET', '/sessions', undefined],
       ['POST', '/sessions', session],

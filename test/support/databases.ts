@@ -3,7 +3,14 @@ import { drizzle } from 'drizzle-orm/pglite'
 import { migrate } from 'drizzle-orm/pglite/migrator'
 import postgres from 'postgres'
 import { afterAll, beforeAll, describe } from 'vitest'
-import { type Db, embeddedDb, postgresDb, refusedBy, type SqlValue, type Tx } from '../../src/db/tx.ts'
+import {
+  type Db,
+  embeddedDb,
+  postgresDb,
+  refusedBy,
+  type SqlValue,
+  type Tx,
+} from '../../src/db/tx.ts'
 import { postgresIsLeftOut, scratchDatabase } from './postgres.ts'
 import { seed } from './world-seed.ts'
 
@@ -89,7 +96,10 @@ export function eachDatabase(name: string, body: (database: () => Database) => v
       return { db, run: runOn(db), rolledBack: (inside) => rolledBack(db, inside) }
     })
   }
-  describe(`${name}, embedded`, suite(async () => ({ db: await openPglite() })))
+  describe(
+    `${name}, embedded`,
+    suite(async () => ({ db: await openPglite() })),
+  )
   describe.skipIf(postgresIsLeftOut)(
     `${name}, on a Postgres server${postgresIsLeftOut ? ' (left out: LEND_TEST_NO_POSTGRES=1)' : ''}`,
     suite(openScratch),

@@ -26,6 +26,7 @@ export const caller = (tenant: TenantRef): AgentCaller => ({
   rootId: 'ses_1' as SessionId,
   sessionVersion: 1,
   carries: [],
+  omits: 0,
 })
 
 const TICK_MS = 20

@@ -1,0 +1,190 @@
+import { existsSync } from 'node:fs'
+import { stripVTControlCharacters } from 'node:util'
+import { type ArgsDef, type CommandDef, defineCommand, renderUsage, runCommand } from 'citty'
+import { BadSetting } from '../config.ts'
+import { SIGNING_ALGS } from '../tokens/keys.ts'
+import { openDatabase } from './database.ts'
+import { askServer } from './door-client.ts'
+import { type Given, strictly } from './options.ts'
+import { CliProblem } from './run-file.ts'
+import { SETUP_ARGS, setup } from './setup.ts'
+
+/** `lend`, the command line. What it prints can be piped: answers on stdout, one sentence on stderr when it fails. */
+
+const TENANT = { type: 'string', default: 'acme', description: 'Slug of the tenant' } as const
+
+const oneOf = <Word extends string>(
+  given: string,
+  words: readonly Word[],
+  option: string,
+): Word => {
+  const found = words.find((word) => word === given)
+  if (found === undefined) throw new CliProblem(`${option} must be one of ${words.join(', ')}.`)
+  return found
+}
+
+type Running = (given: Given) => Promise<string | number>
+
+function command(description: string, args: ArgsDef, run: Running): CommandDef {
+  return defineCommand({
+    meta: { description },
+    args,
+    run: async ({ rawArgs }) => {
+      const said = await run(strictly(rawArgs, args))
+      if (typeof said === 'string') process.stdout.write(`${said}\n`)
+      else process.exitCode = said
+    },
+  })
+}
+
+const demoToken = command(
+  'Print a user access token got from the running demo’s identity provider, and nothing else',
+  {
+    user: { type: 'string', description: 'Login of a demo person, as in maya' },
+    tenant: TENANT,
+    client: {
+      type: 'string',
+      default: 'people',
+      description: 'people opens the People API; app is what the demo agent exchanges',
+    },
+  },
+  async (given) => {
+    const user = given.text('user')
+    if (!user) throw new CliProblem('Say whose token, as in --user maya.')
+    const { token } = await askServer('demo-token', {
+      user,
+      tenant: given.text('tenant') ?? 'acme',
+      client: oneOf(given.text('client') ?? 'people', ['people', 'app'], '--client'),
+    })
+    return String(token)
+  },
+)
+
+const demoCredentials = command(
+  'Print what a client needs to use the running demo, as JSON',
+  { tenant: TENANT },
+  async (given) =>
+    JSON.stringify(
+      await askServer('demo-credentials', { tenant: given.text('tenant') ?? 'acme' }),
+      null,
+      2,
+    ),
+)
+
+const rotateKeys = command(
+  'Take the next step of rotating a tenant’s signing key',
+  {
+    tenant: { type: 'string', description: 'Slug of the tenant' },
+    alg: { type: 'string', default: 'ES256', description: SIGNING_ALGS.join(' or ') },
+    now: { type: 'boolean', description: 'Let the new key sign at once, without the wait' },
+  },
+  async (given) => {
+    const tenant = given.text('tenant')
+    if (!tenant) throw new CliProblem('Say which tenant, as in --tenant acme.')
+    const alg = oneOf(given.text('alg') ?? 'ES256', SIGNING_ALGS, '--alg')
+    const rotated = await askServer('rotate-keys', { tenant, alg, now: given.flag('now') })
+    return JSON.stringify(rotated, null, 2)
+  },
+)
+
+const verifyActivity = command(
+  'Check that nothing in the record was changed or removed: an export, or the database',
+  {
+    file: {
+      type: 'positional',
+      required: false,
+      description: 'An NDJSON export. Left out: the database of DATABASE_URL or LEND_DATA',
+    },
+    extract: { type: 'boolean', description: 'The export was made with a filter' },
+    tenant: { type: 'string', description: 'Only this tenant of the database' },
+    trusted: {
+      type: 'string',
+      description: 'Thumbprint of a key that may have signed checkpoints. May be repeated',
+    },
+  },
+  verify,
+)
+
+async function verify(given: Given): Promise<number> {
+  const { verifyDatabase, verifyFile } = await import('./verify-activity.ts')
+  const out = (line: string) => process.stdout.write(`${line}\n`)
+  const [file] = given.rest
+  if (file !== undefined) {
+    if (!existsSync(file)) throw new CliProblem(`${file} cannot be read.`)
+    return verifyFile(file, out, { extract: given.flag('extract') })
+  }
+  const tenant = given.text('tenant')
+  const trusted = given.texts('trusted')
+  const db = await openDatabase(process.env)
+  try {
+    return await verifyDatabase({ db }, out, {
+      ...(tenant === undefined ? {} : { tenant }),
+      ...(trusted.length === 0 ? {} : { trusted }),
+    })
+  } finally {
+    await db.close()
+  }
+}
+
+const COMMANDS = {
+  'demo-token': demoToken,
+  'demo-credentials': demoCredentials,
+  setup: command('Create a tenant, its identity provider and its first admin', SETUP_ARGS, setup),
+  'rotate-keys': rotateKeys,
+  'verify-activity': verifyActivity,
+}
+
+const lend = defineCommand({
+  meta: { name: 'lend', description: 'IAM for AI agents with zero standing access' },
+  subCommands: COMMANDS,
+})
+
+const named = (name: string | undefined): CommandDef | undefined =>
+  name !== undefined && Object.hasOwn(COMMANDS, name)
+    ? COMMANDS[name as keyof typeof COMMANDS]
+    : undefined
+
+async function usageOf(name: string | undefined): Promise<string> {
+  const one = named(name)
+  const usage =
+    one === undefined
+      ? await renderUsage(lend)
+      : await renderUsage({ ...one, meta: { ...(await metaOf(one)), name: name ?? '' } }, lend)
+  return process.stdout.isTTY ? usage : stripVTControlCharacters(usage)
+}
+
+const metaOf = async (one: CommandDef) =>
+  typeof one.meta === 'function' ? await one.meta() : await one.meta
+
+/** Runs one command. Answers with the exit code. */
+async function main(argv: readonly string[]): Promise<number> {
+  const [name, ...rawArgs] = argv
+  const asksHelp = [name, ...rawArgs].some((word) => word === '--help' || word === '-h')
+  if (name === 'help' || asksHelp) {
+    process.stdout.write(`${await usageOf(name === 'help' ? rawArgs[0] : name)}\n`)
+    return 0
+  }
+  const one = named(name)
+  if (one === undefined) {
+    const what =
+      name === undefined ? 'Say what to do' : `There is no command ${JSON.stringify(name)}`
+    throw new CliProblem(`${what}: lend help lists the commands.`)
+  }
+  await runCommand(one, { rawArgs: [...rawArgs] })
+  return Number(process.exitCode ?? 0)
+}
+
+/** One sentence for whatever went wrong; a trace helps nobody at a command line. */
+function sentenceOf(error: unknown): string {
+  if (error instanceof CliProblem || error instanceof BadSetting) return error.message
+  const message = error instanceof Error ? error.message : String(error)
+  return stripVTControlCharacters(message.split('\n')[0] ?? '') || 'It did not work.'
+}
+
+try {
+  // Not exit(): what was printed into a pipe must get out first.
+  process.exitCode = await main(process.argv.slice(2))
+} catch (error) {
+  process.stderr.write(`lend: ${sentenceOf(error)}\n`)
+  process.exitCode = 1
+}

@@ -1,0 +1,225 @@
+import { readFileSync } from 'node:fs'
+import type { ArgsDef } from 'citty'
+import { z } from 'zod'
+import type { TenantId, UserId } from '../core/vocabulary.ts'
+import { Journal } from '../db/activity.ts'
+import { type Db, type Tx, withTx } from '../db/tx.ts'
+import { systemClock, systemIds } from '../ids.ts'
+import type { Ctx } from '../ports.ts'
+import { createTenantKeys } from '../tokens/keys.ts'
+import { openDatabase } from './database.ts'
+import type { Given } from './options.ts'
+import { CliProblem } from './run-file.ts'
+
+/** `lend setup`: a tenant, its identity provider and its first admin, for an installation without the demo. */
+
+export const SETUP_ARGS = {
+  tenant: { type: 'string', description: 'Slug of the new tenant, as in acme' },
+  name: { type: 'string', description: 'Its name, as people write it' },
+  issuer: { type: 'string', description: 'Issuer URL of its OpenID Connect provider' },
+  audience: { type: 'string', description: 'What that provider calls this tenant as an API' },
+  'first-party-client': {
+    type: 'string',
+    description: 'Client id of an app that acts for people: the web app, the CLI. May be repeated',
+  },
+  'admin-subject': { type: 'string', description: 'Subject of the first admin at that provider' },
+  'admin-login': { type: 'string', description: 'Login of the first admin' },
+  'admin-name': { type: 'string', description: 'Name of the first admin; the login if left out' },
+  'admin-email': { type: 'string', description: 'E-mail of the first admin' },
+  'creates-users': { type: 'boolean', description: 'Whoever signs in there becomes a user' },
+  'private-network': {
+    type: 'boolean',
+    description: 'The provider is reached inside a private network, or by plain http',
+  },
+  file: { type: 'string', description: 'A JSON file with all of this instead of options' },
+} as const satisfies ArgsDef
+
+const UNSEEN = /\p{C}/u
+
+const line = (max: number) =>
+  z
+    .string({ error: 'must be given' })
+    .refine((text) => text.trim() !== '', { error: 'must not be empty' })
+    .refine((text) => [...text].length <= max, { error: `must have at most ${max} characters` })
+    .refine((text) => !UNSEEN.test(text), {
+      error: 'must not have control or invisible characters',
+    })
+
+const word = (max: number) =>
+  line(max).refine((text) => !/\s/.test(text), { error: 'must not have spaces' })
+
+const shape = z
+  .strictObject({
+    tenant: line(63).regex(/^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$/, {
+      error: 'must be lower-case letters, digits and inner hyphens, as in acme',
+    }),
+    name: line(100),
+    issuer: word(512).refine((text) => URL.canParse(text) && !/[?#]/.test(text), {
+      error: 'must be a URL without query or fragment, as in https://login.acme.example',
+    }),
+    audience: word(512),
+    first_party_clients: z
+      .array(word(255), { error: 'must be given' })
+      .min(1, { error: 'must be given' }),
+    admin: z.strictObject(
+      {
+        subject: line(255),
+        login: word(64),
+        name: line(100).optional(),
+        email: word(254)
+          .regex(/^[^@]+@[^@]+$/, { error: 'must be an e-mail address' })
+          .optional(),
+      },
+      { error: 'must be given' },
+    ),
+    creates_users: z.boolean({ error: 'must be true or false' }).default(false),
+    private_network: z.boolean({ error: 'must be true or false' }).default(false),
+  })
+  .refine((s) => s.private_network || s.issuer.startsWith('https:'), {
+    path: ['issuer'],
+    error: 'must be an https URL unless private_network is set',
+  })
+  .refine((s) => !s.first_party_clients.includes(s.audience), {
+    path: ['audience'],
+    error: 'must not be a client id: tokens with that audience are ID tokens, which are refused',
+  })
+
+export type Setup = z.output<typeof shape>
+
+/** As the person who typed it knows the member. */
+const FLAGS: Readonly<Record<string, string>> = {
+  first_party_clients: 'first-party-client',
+  'admin.subject': 'admin-subject',
+  'admin.login': 'admin-login',
+  'admin.name': 'admin-name',
+  'admin.email': 'admin-email',
+  creates_users: 'creates-users',
+  private_network: 'private-network',
+}
+
+function fromFlags(given: Given): unknown {
+  const some = (name: string, key: string) => {
+    const value = given.text(name)
+    return value === undefined ? {} : { [key]: value }
+  }
+  const clients = given.texts('first-party-client')
+  return {
+    ...some('tenant', 'tenant'),
+    ...some('name', 'name'),
+    ...some('issuer', 'issuer'),
+    ...some('audience', 'audience'),
+    ...(clients.length === 0 ? {} : { first_party_clients: clients }),
+    admin: {
+      ...some('admin-subject', 'subject'),
+      ...some('admin-login', 'login'),
+      ...some('admin-name', 'name'),
+      ...some('admin-email', 'email'),
+    },
+    creates_users: given.flag('creates-users'),
+    private_network: given.flag('private-network'),
+  }
+}
+
+function fromFile(path: string): unknown {
+  try {
+    return JSON.parse(readFileSync(path, 'utf8'))
+  } catch (error) {
+    const why = error instanceof SyntaxError ? 'is not JSON' : 'cannot be read'
+    throw new CliProblem(`${path} ${why}.`)
+  }
+}
+
+/** Reads and checks what was given. Throws `CliProblem` that names the first option or member that is wrong. */
+export function setupFrom(given: Given): Setup {
+  const file = given.text('file')
+  const others = Object.keys(SETUP_ARGS).filter(
+    (name) => name !== 'file' && (given.texts(name).length > 0 || given.flag(name)),
+  )
+  if (file !== undefined && others.length > 0)
+    throw new CliProblem(`Give --file or options, not both: --${others[0]} is given too.`)
+  const read = shape.safeParse(file === undefined ? fromFlags(given) : fromFile(file))
+  if (read.success) return read.data
+  const [issue] = read.error.issues
+  const unknown = issue?.code === 'unrecognized_keys' ? issue.keys : []
+  const path = [...(issue?.path ?? []), ...unknown.slice(0, 1)].join('.').replace(/\.[0-9]+$/, '')
+  const shown = file === undefined ? `--${FLAGS[path] ?? path}` : path
+  const says = unknown.length > 0 ? 'is not known' : (issue?.message ?? 'is wrong')
+  throw new CliProblem(file === undefined ? `${shown} ${says}.` : `${file}: ${shown} ${says}.`)
+}
+
+type Existing = {
+  id: TenantId
+  issuer: string | null
+  audience: string | null
+  admin: string | null
+}
+
+const existing = (tx: Tx, of: Setup) => tx.sql<Existing>`
+  select t.id, i.issuer, i.audience, u.subject as admin
+  from tenant t
+  left join identity_provider i on i.tenant_id = t.id and i.issuer = ${of.issuer}
+  left join app_user u on u.tenant_id = t.id and u.issuer = ${of.issuer}
+    and u.subject = ${of.admin.subject} and 'org_admin' = any(u.staff_roles)
+  where t.slug = ${of.tenant}`
+
+async function insert(ctx: Omit<Ctx, 'publicUrl' | 'notify'>, tx: Tx, of: Setup): Promise<void> {
+  const tenantId = ctx.ids.id<TenantId>('tenant')
+  const userId = ctx.ids.id<UserId>('user')
+  const now = ctx.clock.now() / 1000
+  await tx.sql`insert into tenant (id, slug, name, created_at)
+    values (${tenantId}, ${of.tenant}, ${of.name}, to_timestamp(${now}::float8))`
+  await tx.sql`insert into tenant_chain (tenant_id) values (${tenantId})`
+  await createTenantKeys(tx, { tenantId, now })
+  await tx.sql`
+    insert into identity_provider (id, tenant_id, issuer, audience, first_party_clients, creates_users,
+      private_network, created_at)
+    values (${ctx.ids.id('identityProvider')}, ${tenantId}, ${of.issuer}, ${of.audience},
+      ${of.first_party_clients}::text[], ${of.creates_users}, ${of.private_network},
+      to_timestamp(${now}::float8))`
+  await tx.sql`
+    insert into app_user (id, tenant_id, issuer, subject, login, name, email, staff_roles, created_at)
+    values (${userId}, ${tenantId}, ${of.issuer}, ${of.admin.subject}, ${of.admin.login},
+      ${of.admin.name ?? of.admin.login}, ${of.admin.email ?? null}, ${['org_admin']}::text[],
+      to_timestamp(${now}::float8))`
+  const journal = new Journal(ctx, tenantId)
+  const by = 'setup'
+  journal.tenant('admin.changed', { what: 'tenant.created', id: tenantId, by })
+  journal.tenant('admin.changed', { what: 'identity_provider.created', issuer: of.issuer, by })
+  journal.tenant(
+    'admin.changed',
+    { what: 'user.created', id: userId, staff_roles: ['org_admin'], by },
+    { userId },
+  )
+  await journal.write(tx)
+}
+
+/**
+ * Writes the tenant, in one transaction. A second run with the same tenant, provider and admin changes nothing and is no
+ * error; with others it changes nothing and throws `CliProblem`. Answers with what to print.
+ */
+export async function setupTenant(db: Db, of: Setup): Promise<string> {
+  return withTx(db, 'setup', async (tx) => {
+    await tx.sql`select pg_advisory_xact_lock(hashtextextended('lend:setup', 0))`
+    const [found] = await existing(tx, of)
+    if (found === undefined) {
+      await insert({ db, clock: systemClock, ids: systemIds }, tx, of)
+      return `Tenant ${of.tenant} is set up, with ${of.admin.login} as its first admin.`
+    }
+    if (found.audience === of.audience && found.admin !== null)
+      return `Tenant ${of.tenant} is set up already; nothing was changed.`
+    throw new CliProblem(
+      `Tenant ${of.tenant} exists already, with another provider, audience or admin; nothing was changed.`,
+    )
+  })
+}
+
+/** The command. Answers with what to print. */
+export async function setup(given: Given): Promise<string> {
+  const of = setupFrom(given)
+  const db = await openDatabase(process.env)
+  try {
+    return await setupTenant(db, of)
+  } finally {
+    await db.close()
+  }
+}
