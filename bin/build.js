@@ -1,6 +1,6 @@
 // Builds dist/ from src/, schema/ and bench/. Runs in `prepare`, so `npm ci` leaves a server that starts.
 import { spawnSync } from 'node:child_process'
-import { rmSync } from 'node:fs'
+import { chmodSync, existsSync, rmSync, symlinkSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 
@@ -11,4 +11,13 @@ const built = spawnSync(process.execPath, [tsc, '-p', 'tsconfig.build.json'], {
   cwd: root,
   stdio: 'inherit',
 })
-process.exit(built.status ?? 1)
+if (built.status !== 0) process.exit(built.status ?? 1)
+
+// `npx lend` in this folder finds this command at once, instead of installing the package from itself into npx's cache.
+const bin = join(root, 'node_modules', '.bin')
+const link = join(bin, 'lend')
+if (existsSync(bin) && process.platform !== 'win32') {
+  rmSync(link, { force: true })
+  symlinkSync(join('..', '..', 'bin', 'lend.js'), link)
+  chmodSync(join(root, 'bin', 'lend.js'), 0o755)
+}

@@ -1,0 +1,111 @@
+import type { JWTPayload } from 'jose'
+
+/** One grant as a token or an introspection carries it (RFC 9396). */
+export type HeldGrant = {
+  readonly type: string
+  readonly permission: string
+  readonly actions: readonly string[]
+  /** The one object or destination, or a pattern, as in `dashboard/*`. Absent: the permission takes none. */
+  readonly identifier?: string
+  /** Makes a data grant smaller: only rows that match. Whoever ignores it widens. */
+  readonly narrow?: Readonly<Record<string, unknown>>
+  /** Only for reading, whatever the permission says. */
+  readonly read_only?: true
+  readonly grant_id: string
+}
+
+/** What a session token says, once it has been verified. */
+export type TokenFacts = {
+  readonly session: string
+  readonly rootSession: string
+  readonly agent: string
+  /** The person it is lent by. */
+  readonly user: string
+  readonly tenant: string
+  /** `renewal-briefs@3` */
+  readonly template: string
+  /** Seconds since the epoch. */
+  readonly expiresAt: number
+  readonly grants: readonly HeldGrant[]
+}
+
+const TOKEN_LIFE_SECONDS_MAX = 900
+const GRANT_MEMBERS = new Set([
+  'type',
+  'permission',
+  'actions',
+  'identifier',
+  'narrow',
+  'read_only',
+  'grant_id',
+])
+
+const isText = (value: unknown): value is string => typeof value === 'string' && value !== ''
+const isRecord = (value: unknown): value is Readonly<Record<string, unknown>> =>
+  typeof value === 'object' && value !== null && !Array.isArray(value)
+
+/** Strict: a member that is not known may be a limit, and to ignore it would widen. */
+function grantOf(value: unknown): HeldGrant | null {
+  if (!isRecord(value) || !Object.keys(value).every((key) => GRANT_MEMBERS.has(key))) return null
+  const { type, permission, actions, identifier, narrow, read_only, grant_id } = value
+  if (!isText(type) || !isText(permission) || !isText(grant_id)) return null
+  if (!Array.isArray(actions) || actions.length === 0 || !actions.every(isText)) return null
+  if (identifier !== undefined && !isText(identifier)) return null
+  if (narrow !== undefined && !isRecord(narrow)) return null
+  if (read_only !== undefined && read_only !== true) return null
+  return {
+    type,
+    permission,
+    actions,
+    grant_id,
+    ...(identifier === undefined ? {} : { identifier }),
+    ...(narrow === undefined ? {} : { narrow }),
+    ...(read_only === undefined ? {} : { read_only }),
+  }
+}
+
+/** Null if any grant is not understood, or if there is no list at all: absent is not unlimited. */
+function grantsOf(value: unknown): readonly HeldGrant[] | null {
+  if (!Array.isArray(value)) return null
+  const grants = value.map(grantOf)
+  return grants.every((grant) => grant !== null) ? grants : null
+}
+
+/** `{publicUrl}/t/acme` → `acme`. */
+export const tenantOf = (issuer: string): string => issuer.slice(issuer.lastIndexOf('/') + 1)
+
+const isAct = (act: unknown, of: JWTPayload): boolean =>
+  isRecord(act) && act.sub === of.client_id && act.sid === of.sid && act.iss === of.iss
+
+/**
+ * The facts of claims whose signature and time have been checked, or of an introspection; null if they are not a session
+ * token of this issuer for exactly this audience.
+ */
+export function factsOf(
+  claims: JWTPayload,
+  expected: { readonly issuer: string; readonly audience: string },
+): TokenFacts | null {
+  const { sid, root_sid, client_id, on_behalf_of, tenant, template, iat, exp, sub, cnf } = claims
+  // One audience a token: a list is refused, even of one (I17).
+  if (claims.iss !== expected.issuer || claims.aud !== expected.audience) return null
+  if (tenant !== tenantOf(expected.issuer)) return null
+  if (!isText(sid) || !isText(root_sid) || !isText(client_id)) return null
+  if (!isText(on_behalf_of) || !isText(tenant) || !isText(template)) return null
+  if (sub !== sid && sub !== on_behalf_of) return null
+  if (typeof iat !== 'number' || typeof exp !== 'number') return null
+  // I4. A token bound to a key must not pass as a bearer token (RFC 9449 section 7.1).
+  if (exp - iat > TOKEN_LIFE_SECONDS_MAX || exp <= iat || cnf !== undefined) return null
+  if (!isAct(claims.act, claims)) return null
+  const grants = grantsOf(claims.authorization_details)
+  if (grants === null) return null
+  return {
+    session: sid,
+    rootSession: root_sid,
+    agent: client_id,
+    user: on_behalf_of,
+    tenant,
+    template,
+    expiresAt: exp,
+    grants,
+  }
+}
