@@ -113,6 +113,7 @@ async function main(): Promise<void> {
   demo?.listening()
   ready = true
   stage(`ready at ${config.publicUrl}`)
+  if (demo && process.stdout.isTTY) console.log(WELCOME)
 
   let stopping = false
   const stop = async (signal: string) => {

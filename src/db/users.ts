@@ -46,7 +46,7 @@ export async function findOrCreateUser(
   if (known !== null || !person.createsUsers) return known
   const id = ctx.ids.id<UserId>('user')
   // A login is only a label: when it is taken, the new person gets their subject's.
-  await tx.sql`
+  const [created] = await tx.sql<{ id: UserId }>`
     insert into app_user (id, tenant_id, issuer, subject, login, name, email, attributes, created_at)
     select ${id}, ${tenant.id}, ${person.issuer}, ${person.subject},
       case when ${person.login ?? null}::text is null or exists (
@@ -54,11 +54,13 @@ export async function findOrCreateUser(
       then ${id} else ${person.login ?? null} end,
       ${person.name ?? person.login ?? person.subject}, ${person.email ?? null}, ${json({})}::text::jsonb,
       to_timestamp(${ctx.clock.now() / 1000}::float8)
-    on conflict on constraint user_is_keyed_by_tenant_issuer_subject do nothing`
-  journal.tenant(
-    'admin.changed',
-    { what: 'user.created', id, by: 'identity_provider' },
-    { userId: id },
-  )
+    on conflict on constraint user_is_keyed_by_tenant_issuer_subject do nothing returning id`
+  // Another instance may have been first: then it has recorded it.
+  if (created)
+    journal.tenant(
+      'admin.changed',
+      { what: 'user.created', id, by: 'identity_provider' },
+      { userId: id },
+    )
   return findUser(tx, tenant, person)
 }

@@ -17,6 +17,7 @@ import {
 } from './oauth.ts'
 import { oauthJson } from './oauth-form.ts'
 import { createPeopleApi, requestIdOf } from './people/app.ts'
+import { isOutage } from './problem.ts'
 
 export type AppDeps = OAuthDeps & {
   /** Whether this instance may take traffic. */
@@ -119,15 +120,28 @@ export function createApp(deps: AppDeps): Hono<Env> {
     c.json({ error: 'not_found', error_description: 'No such address here.' }, 404),
   )
   app.onError((error, c) => {
-    deps.onBug(error, c.var.requestId)
-    return oauthJson(
-      {
-        error: 'server_error',
-        error_description: 'Something went wrong here. Nothing was granted.',
-        request_id: c.var.requestId,
-      },
-      500,
-    )
+    const { requestId } = c.var
+    deps.onBug(error, requestId)
+    // I19: an outage is never an acceptance.
+    return isOutage(error)
+      ? oauthJson(
+          {
+            error: 'temporarily_unavailable',
+            error_description: 'The database cannot be reached, so nothing was decided or issued.',
+            error_reason: 'unavailable',
+            request_id: requestId,
+          },
+          503,
+          { 'retry-after': '2' },
+        )
+      : oauthJson(
+          {
+            error: 'server_error',
+            error_description: 'Something went wrong here. Nothing was granted.',
+            request_id: requestId,
+          },
+          500,
+        )
   })
   return app
 }

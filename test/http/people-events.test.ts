@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, expect, test } from 'vitest'
-import { ok } from '../../src/fault.ts'
+import { fail, ok } from '../../src/fault.ts'
 import { createPeople, type Json, type People } from '../support/people.ts'
 import type { Login } from '../support/world-seed.ts'
 
@@ -93,8 +93,9 @@ test('starts with ready, then request, answer, grant, session and rule as they h
     ['request', 'access.requested'],
     ['answer', 'access.decided'],
     ['grant', 'grant.created'],
-    ['rule', 'rule.created'],
+    // One commit: its sessions' chains, then the tenant's.
     ['grant', 'grant.ended'],
+    ['rule', 'rule.created'],
   ])
   expect(events[3]?.data).toMatchObject({
     at: '2026-11-30T09:00:00.000Z',
@@ -196,6 +197,23 @@ test('ends when the token that opened it runs out', async () => {
   people.world.ctx.notify.kick()
   expect(await stream.next()).toBeNull()
   await people2.world.close()
+})
+
+test('is kept open, and ends when its person may no longer come in', async () => {
+  await people.world.close()
+  let welcome = true
+  people = await createPeople({
+    heartbeatMillis: 0,
+    verifyUser: async () => (welcome ? ok(people.world.asUser('maya')) : fail('user_disabled')),
+  })
+  const stream = await listen('maya')
+  await stream.next()
+  const session = await people.world.start('maya')
+  people.world.ctx.notify.kick()
+  expect((await stream.next())?.data.session_id).toBe(session)
+  welcome = false
+  people.world.ctx.notify.kick()
+  expect(await stream.next()).toBeNull()
 })
 
 test('ends when the server stops', async () => {

@@ -90,7 +90,10 @@ test('a decision that is sent again is answered, not refused as a second one (I1
       headers: { 'Idempotency-Key': key },
       body: {
         digest: request?.digest,
-        items: (request?.items as Json[]).map((i) => ({ id: i.id, decision: 'allow_once' })),
+        items: ((request?.items ?? []) as Json[]).map((i) => ({
+          id: i.id,
+          decision: 'allow_once',
+        })),
       },
     })
   const first = await decide('k1')

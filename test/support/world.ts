@@ -158,7 +158,6 @@ async function agentCaller(pg: PGlite, session: SessionId): Promise<AgentCaller>
     sessionVersion: row.version,
     carries: row.carries,
     omits: 0,
-    omits: 0,
   }
 }
 

@@ -14,6 +14,8 @@ export type PeopleDeps = {
    */
   readonly browserUser?: (request: Request, tenant: TenantRef) => Promise<Result<Person> | null>
   readonly findTenant: (slug: string) => Promise<TenantRef | null>
+  /** How long an event stream may be silent; 15 s when absent. Its person is looked at again each time. */
+  readonly heartbeatMillis?: number
   /** Aborted when the server drains, so that event streams end and their clients go elsewhere. */
   readonly stopping?: AbortSignal
   readonly onBug: (error: unknown, requestId: string) => void

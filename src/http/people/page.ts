@@ -10,7 +10,12 @@ export const limit = z
   .transform(Number)
   .refine((n) => n <= LIST_LENGTH_MAX, { error: `must be at most ${LIST_LENGTH_MAX}` })
   .default(LIST_LENGTH_MAX)
-  .meta({ description: `How many at most. Up to and by default ${LIST_LENGTH_MAX}.` })
+  .meta({
+    type: 'integer',
+    minimum: 1,
+    maximum: LIST_LENGTH_MAX,
+    description: `How many at most. By default ${LIST_LENGTH_MAX}.`,
+  })
 
 export type SortKey = readonly (string | number)[]
 

@@ -1,0 +1,309 @@
+import { z } from 'zod'
+import { RESOURCE_LENGTH_MAX } from '../src/core/limits.ts'
+import { id, name, narrowAsked, templateName, time } from './people.ts'
+
+/** Administration of a tenant (SPEC section 8). Requests are strict; answers are open, so that they can grow. */
+const NAME_LENGTH_MAX = 120
+const URL_LENGTH_MAX = 512
+const CLIENT_LENGTH_MAX = 255
+const MEMBERS_MAX = 5000
+const PERMISSIONS_MAX = 500
+const LIST_MAX = 100
+const ATTRIBUTES_MAX = 50
+const VALUES_MAX = 100
+const VALUE_LENGTH_MAX = 256
+
+export const STAFF_ROLES = ['org_admin', 'auditor', 'builder', 'reviewer'] as const
+const status = z.enum(['active', 'disabled'])
+
+const distinct = <Item extends z.ZodType<string>>(item: Item, max: number) =>
+  z
+    .array(item)
+    .max(max)
+    .refine((list) => new Set(list).size === list.length, { error: 'names one twice' })
+
+const scalar = z.union([name(VALUE_LENGTH_MAX), z.number(), z.boolean()])
+/** What `{"$user": "region"}` in a filter stands for. Names are those that a filter can write. */
+const attributes = z
+  .record(
+    z.string().regex(/^[A-Za-z_][A-Za-z0-9_]{0,63}$/, {
+      error: 'must be letters, digits and underscores',
+    }),
+    z.union([scalar, z.array(scalar).max(VALUES_MAX)]),
+  )
+  .refine((all) => Object.keys(all).length <= ATTRIBUTES_MAX, {
+    error: `has more than ${ATTRIBUTES_MAX} attributes`,
+  })
+
+const email = z.email({ error: 'must be an e-mail address' }).max(254)
+
+export const user = z
+  .object({
+    id: z.string(),
+    login: z.string(),
+    name: z.string(),
+    email: z.string().optional(),
+    issuer: z.string(),
+    subject: z.string(),
+    attributes: z.record(z.string(), z.unknown()),
+    staff_roles: z.array(z.string()),
+    status,
+    created_at: time,
+  })
+  .meta({ id: 'User' })
+
+export const userNew = z.strictObject({
+  login: name(NAME_LENGTH_MAX),
+  name: name(NAME_LENGTH_MAX),
+  email: email.optional(),
+  issuer: name(URL_LENGTH_MAX).optional(),
+  subject: name(CLIENT_LENGTH_MAX),
+  attributes: attributes.optional(),
+  staff_roles: distinct(z.enum(STAFF_ROLES), STAFF_ROLES.length).optional(),
+})
+
+/** An empty change is an error: it was meant to change something. */
+const change = <Shape extends z.core.$ZodLooseShape>(shape: Shape) =>
+  z.strictObject(shape).refine((patch) => Object.values(patch).some((v) => v !== undefined), {
+    error: 'changes nothing',
+  })
+
+export const userChange = change({
+  status: status.optional(),
+  name: name(NAME_LENGTH_MAX).optional(),
+  email: email.nullable().optional(),
+  attributes: attributes.optional(),
+  staff_roles: distinct(z.enum(STAFF_ROLES), STAFF_ROLES.length).optional(),
+})
+
+/** Something that a person may do: its resource in canonical form is what is stored and answered. */
+export const access = z.strictObject({
+  permission: name(128),
+  resource: name(RESOURCE_LENGTH_MAX).optional(),
+})
+
+export const userPermission = z
+  .object({
+    id: z.string(),
+    permission: z.string(),
+    title: z.string(),
+    resource: z.string().optional(),
+    created_at: time,
+  })
+  .meta({ id: 'UserPermission' })
+
+export const userAccess = z.object({
+  items: z.array(
+    z.object({
+      permission: z.string(),
+      title: z.string(),
+      resource: z.string().optional(),
+      via: z.object({
+        by: z.enum(['direct', 'role', 'group']),
+        id: z.string().meta({ description: 'Of the direct permission, the role or the group' }),
+        role: z.string().optional(),
+        role_id: z.string().optional(),
+        group: z.string().optional(),
+      }),
+    }),
+  ),
+})
+
+const member = z.object({ id: z.string(), login: z.string(), name: z.string() })
+export const groupListed = z.object({
+  id: z.string(),
+  name: z.string(),
+  member_count: z.int(),
+  created_at: time,
+})
+export const group = groupListed.extend({ members: z.array(member) }).meta({ id: 'Group' })
+
+const members = distinct(id, MEMBERS_MAX)
+export const groupNew = z.strictObject({
+  name: name(NAME_LENGTH_MAX),
+  members: members.optional(),
+})
+export const groupChange = change({
+  name: name(NAME_LENGTH_MAX).optional(),
+  members: z
+    .union([members, z.strictObject({ add: members.optional(), remove: members.optional() })])
+    .optional()
+    .meta({ description: 'The full list, or who joins and who leaves' }),
+})
+
+export const role = z
+  .object({
+    id: z.string(),
+    name: z.string(),
+    permissions: z.array(z.object({ permission: z.string(), resource: z.string().optional() })),
+    created_at: time,
+  })
+  .meta({ id: 'Role' })
+
+export const roleNew = z.strictObject({
+  name: name(NAME_LENGTH_MAX),
+  permissions: z.array(access).max(PERMISSIONS_MAX),
+})
+export const roleChange = change({
+  name: name(NAME_LENGTH_MAX).optional(),
+  permissions: z.array(access).max(PERMISSIONS_MAX).optional(),
+})
+
+export const assignment = z
+  .object({
+    id: z.string(),
+    role_id: z.string(),
+    role: z.string(),
+    user_id: z.string().optional(),
+    group_id: z.string().optional(),
+    created_at: time,
+  })
+  .meta({ id: 'Assignment' })
+export const assignmentNew = z.strictObject({
+  role_id: id,
+  user_id: id.optional(),
+  group_id: id.optional(),
+})
+
+const masks = distinct(name(64), LIST_MAX)
+export const restriction = z
+  .object({
+    id: z.string(),
+    user_id: z.string().optional(),
+    group_id: z.string().optional(),
+    entity: z.string(),
+    blocks: z.record(z.string(), z.unknown()).optional(),
+    masks: z.array(z.string()),
+    created_at: time,
+  })
+  .meta({ id: 'Restriction' })
+export const restrictionNew = z.strictObject({
+  user_id: id.optional(),
+  group_id: id.optional(),
+  entity: name(64),
+  blocks: narrowAsked.optional().meta({ description: 'Rows that match are never seen' }),
+  masks: masks.optional().meta({ description: 'Fields that are never seen; * is all of them' }),
+})
+export const restrictionChange = change({
+  blocks: narrowAsked.nullable().optional(),
+  masks: masks.optional(),
+})
+
+const clientId = name(CLIENT_LENGTH_MAX)
+type Jwks = { readonly [name: string]: unknown }
+const isJwks = (value: unknown): value is Jwks =>
+  typeof value === 'object' && value !== null && !Array.isArray(value)
+/** Its keys are checked one by one when it is registered. */
+const jwks = z.custom<Jwks>(isJwks, { error: 'must be a JWK set' }).meta({ type: 'object' })
+
+export const agent = z
+  .object({
+    id: z.string(),
+    name: z.string(),
+    status,
+    templates: z.array(z.string()),
+    app_clients: z.array(z.string()),
+    jwks: z.record(z.string(), z.unknown()).optional(),
+    has_secret: z.boolean(),
+    created_at: time,
+  })
+  .meta({ id: 'Agent' })
+/** The secret is answered by the call that makes it and never again, not even to a repeat of that call. */
+export const agentMade = agent.extend({ client_secret: z.string().optional() })
+
+const templates = distinct(templateName, LIST_MAX)
+const apps = distinct(clientId, LIST_MAX).meta({
+  description: 'Client ids, at the identity provider, of the apps whose users it may work for',
+})
+export const agentNew = z.strictObject({
+  name: name(NAME_LENGTH_MAX),
+  templates,
+  app_clients: apps,
+  jwks: jwks.optional().meta({ description: 'Without keys a client secret is made' }),
+})
+export const agentChange = change({
+  status: status.optional(),
+  templates: templates.optional(),
+  app_clients: apps.optional(),
+  jwks: jwks.nullable().optional(),
+  rotate_secret: z.literal(true).optional(),
+  remove_secret: z.literal(true).optional(),
+})
+
+const services = distinct(name(64), LIST_MAX)
+const subject = z.enum(['session', 'user'])
+export const resourceServer = z
+  .object({
+    id: z.string(),
+    resource: z.string(),
+    name: z.string(),
+    subject,
+    services: z.array(z.string()),
+    created_at: time,
+  })
+  .meta({ id: 'ResourceServer' })
+export const resourceServerNew = z.strictObject({
+  resource: name(URL_LENGTH_MAX),
+  name: name(NAME_LENGTH_MAX),
+  subject: subject.default('session'),
+  services,
+})
+export const resourceServerChange = change({
+  name: name(NAME_LENGTH_MAX).optional(),
+  subject: subject.optional(),
+  services: services.optional(),
+})
+
+export const enforcementPoint = z
+  .object({
+    id: z.string(),
+    client_id: z.string(),
+    name: z.string(),
+    services: z.array(z.string()),
+    created_at: time,
+  })
+  .meta({ id: 'EnforcementPoint' })
+export const enforcementPointMade = enforcementPoint.extend({
+  client_secret: z.string().optional(),
+})
+export const enforcementPointNew = z.strictObject({ name: name(NAME_LENGTH_MAX), services })
+
+export const identityProvider = z
+  .object({
+    id: z.string(),
+    issuer: z.string(),
+    audience: z.string(),
+    first_party_clients: z.array(z.string()),
+    creates_users: z.boolean(),
+    private_network: z.boolean(),
+    status,
+    created_at: time,
+  })
+  .meta({ id: 'IdentityProvider' })
+const clients = distinct(clientId, LIST_MAX)
+export const identityProviderNew = z.strictObject({
+  issuer: name(URL_LENGTH_MAX),
+  audience: name(CLIENT_LENGTH_MAX),
+  first_party_clients: clients,
+  creates_users: z.boolean().optional(),
+  private_network: z.boolean().optional(),
+})
+export const identityProviderChange = change({
+  audience: name(CLIENT_LENGTH_MAX).optional(),
+  first_party_clients: clients.optional(),
+  creates_users: z.boolean().optional(),
+  private_network: z.boolean().optional(),
+  status: status.optional(),
+})
+
+export const FREEZE_SCOPES = ['tenant', 'template', 'agent', 'user'] as const
+export const freeze = z
+  .object({
+    id: z.string(),
+    scope: z.enum(FREEZE_SCOPES),
+    target_id: z.string(),
+    created_by: z.string(),
+    created_at: time,
+  })
+  .meta({ id: 'Freeze' })
+export const freezeNew = z.strictObject({ scope: z.enum(FREEZE_SCOPES), id })

@@ -1,0 +1,34 @@
+import { z } from 'zod'
+import { activityRecord } from './activity.ts'
+import { sessionClaimsSchema } from './claims.ts'
+import * as people from './people.ts'
+import { TOOLS } from './tools.ts'
+
+/**
+ * The contracts as JSON Schema (draft 2020-12), for clients in other languages. What is committed in `schema/json/` is
+ * what this says; a test compares them. `npm run schema` writes them anew.
+ */
+export function emitted(): ReadonlyMap<string, string> {
+  const files = new Map<string, string>()
+  const put = (name: string, schema: z.ZodType, io: 'input' | 'output') => {
+    const json = z.toJSONSchema(schema, { io, unrepresentable: 'any' })
+    files.set(`${name}.json`, `${JSON.stringify(json, null, 2)}\n`)
+  }
+  for (const [name, tool] of Object.entries(TOOLS)) {
+    put(`tools/${name}.input`, tool.input, 'input')
+    put(`tools/${name}.output`, tool.output, 'output')
+  }
+  put('session-token-claims', sessionClaimsSchema, 'output')
+  put('activity-record', activityRecord, 'output')
+  put('people/problem', people.problem, 'output')
+  put('people/me', people.me, 'output')
+  put('people/session', people.session, 'output')
+  put('people/session-new', people.sessionNew, 'input')
+  put('people/session-change', people.sessionChange, 'input')
+  put('people/access-request', people.accessRequest, 'output')
+  put('people/decision', people.decision, 'input')
+  put('people/grant', people.grant, 'output')
+  put('people/rule', people.rule, 'output')
+  put('people/rule-new', people.ruleNew, 'input')
+  return files
+}

@@ -1,0 +1,166 @@
+import { createHash } from 'node:crypto'
+import type { EnforcementCaller } from '../callers.ts'
+import { canonicalJson } from '../core/canonical-json.ts'
+import type { GrantId, SessionId } from '../core/vocabulary.ts'
+import { Journal } from '../db/activity.ts'
+import {
+  calledSessions,
+  count,
+  countUses,
+  firstTime,
+  type GrantUse,
+  lockSubjects,
+  servicesOf,
+} from '../db/calls.ts'
+import { withTx } from '../db/tx.ts'
+import type { Ctx } from '../ports.ts'
+import { secondsNow } from './live.ts'
+
+/** One call, as the enforcement point that decided it tells of it. */
+export type ReportedCall = {
+  /** Seconds. */
+  readonly at: number
+  readonly sessionId: string
+  readonly permission: string
+  readonly resource?: string | undefined
+  readonly grantId?: string | undefined
+  readonly outcome: 'allowed' | 'denied'
+  readonly reason?: string | undefined
+  /** What was called, as in `GET /accounts`. */
+  readonly target?: string | undefined
+}
+
+export type Report = {
+  readonly calls: readonly ReportedCall[]
+  /** Calls that the enforcement point had to drop since its last report. */
+  readonly lost: number
+  /** Names the batch, so that sending it again records nothing twice. */
+  readonly key?: string | undefined
+}
+
+export type Reported = {
+  readonly recorded: number
+  /** Of unknown sessions, of permissions that this enforcement point does not enforce, or out of time. */
+  readonly refused: number
+  readonly lost: number
+}
+
+/** A record may wait out an outage, and clocks differ; what is further off is not believed. */
+const OLD_SECONDS_MAX = 7 * 24 * 3600
+const AHEAD_SECONDS_MAX = 300
+
+const digestOf = (value: unknown): string =>
+  createHash('sha256').update(canonicalJson(value)).digest('base64url')
+
+/**
+ * Records calls on their sessions' chains (I12), one transaction for each session tree under its root's lock, and counts
+ * the uses of grants. It decides nothing: the call has happened. What cannot be recorded is counted.
+ */
+export async function reportCalls(
+  ctx: Ctx,
+  caller: EnforcementCaller,
+  report: Report,
+): Promise<Reported> {
+  const now = secondsNow(ctx.clock)
+  const tenantId = caller.tenant.id
+  const { sessions, services } = await withTx(ctx.db, 'load_called', async (tx) => ({
+    sessions: await calledSessions(tx, { tenantId, ids: report.calls.map((c) => c.sessionId) }),
+    services: await servicesOf(
+      tx,
+      report.calls.map((c) => c.permission),
+    ),
+  }))
+  const rootOf = new Map<string, SessionId>(sessions.map((s) => [s.id, s.rootId]))
+  const trees = new Map<SessionId, ReportedCall[]>()
+  for (const call of report.calls) {
+    const root = rootOf.get(call.sessionId)
+    const mine = caller.services.includes(services.get(call.permission) ?? '')
+    const inTime = call.at >= now - OLD_SECONDS_MAX && call.at <= now + AHEAD_SECONDS_MAX
+    if (root === undefined || !mine || !inTime) continue
+    const list = trees.get(root) ?? []
+    list.push(call)
+    trees.set(root, list)
+  }
+  let recorded = 0
+  for (const [rootId, calls] of trees) {
+    await recordTree(ctx, caller, { rootId, calls, key: report.key, now })
+    recorded += calls.length
+  }
+  const refused = report.calls.length - recorded
+  await countOthers(ctx, caller, { report, refused, now })
+  if (recorded > 0) ctx.notify.kick()
+  return { recorded, refused, lost: report.lost }
+}
+
+type TreeCalls = {
+  readonly rootId: SessionId
+  readonly calls: readonly ReportedCall[]
+  readonly key: string | undefined
+  readonly now: number
+}
+
+async function recordTree(ctx: Ctx, caller: EnforcementCaller, of: TreeCalls): Promise<void> {
+  const tenantId = caller.tenant.id
+  await withTx(ctx.db, 'report_calls', async (tx) => {
+    if (of.key !== undefined) {
+      const part = { key: `${of.key} ${of.rootId}`, bodyHash: digestOf(of.calls) }
+      if (!(await firstTime(tx, { tenantId, caller: caller.id, ...part, now: of.now }))) return
+    }
+    const ids = [...new Set(of.calls.map((call) => call.sessionId as SessionId))]
+    const subjects = await lockSubjects(tx, { rootId: of.rootId, ids })
+    const journal = new Journal(ctx, tenantId)
+    for (const call of of.calls) {
+      const subject = subjects.get(call.sessionId)
+      if (subject === undefined) continue
+      journal.session(subject, call.outcome === 'allowed' ? 'call.allowed' : 'call.denied', {
+        permission: call.permission,
+        resource: call.resource,
+        target: call.target,
+        grant_id: call.grantId,
+        reason: call.reason,
+        called_at: new Date(call.at * 1000).toISOString(),
+        enforcement_point: caller.id,
+      })
+    }
+    await countUses(tx, usesOf(of.calls))
+    await journal.write(tx)
+  })
+}
+
+/** One row a grant, since an update meets each row once. */
+function usesOf(calls: readonly ReportedCall[]): readonly GrantUse[] {
+  const uses = new Map<string, GrantUse>()
+  for (const call of calls) {
+    if (call.outcome !== 'allowed' || call.grantId === undefined) continue
+    const key = `${call.sessionId} ${call.permission} ${call.grantId}`
+    const before = uses.get(key)
+    uses.set(key, {
+      grantId: call.grantId as GrantId,
+      sessionId: call.sessionId as SessionId,
+      permission: call.permission,
+      uses: (before?.uses ?? 0) + 1,
+      lastAt: Math.max(before?.lastAt ?? 0, call.at),
+    })
+  }
+  return [...uses.values()]
+}
+
+/** What was lost, and what was refused, is on no chain; so it is counted, by the day. */
+async function countOthers(
+  ctx: Ctx,
+  caller: EnforcementCaller,
+  of: { readonly report: Report; readonly refused: number; readonly now: number },
+): Promise<void> {
+  const { report, refused, now } = of
+  if (report.lost === 0 && refused === 0) return
+  const tenantId = caller.tenant.id
+  await withTx(ctx.db, 'count_calls', async (tx) => {
+    if (report.key !== undefined) {
+      const bodyHash = digestOf({ lost: report.lost, refused })
+      const part = { tenantId, caller: caller.id, key: `${report.key} others`, bodyHash, now }
+      if (!(await firstTime(tx, part))) return
+    }
+    if (refused > 0) await count(tx, { tenantId, name: 'calls_refused', by: refused, now })
+    if (report.lost > 0) await count(tx, { tenantId, name: 'calls_lost', by: report.lost, now })
+  })
+}

@@ -1,0 +1,15 @@
+import { mountAdminAgents } from './admin-agents.ts'
+import { mountAdminGroups } from './admin-groups.ts'
+import { mountAdminRestrictions } from './admin-restrictions.ts'
+import { mountAdminServers } from './admin-servers.ts'
+import { mountAdminUsers } from './admin-users.ts'
+import type { Mount } from './endpoint.ts'
+
+/** All of `/admin`. */
+export const mountAdmin: Mount = (api) => {
+  mountAdminUsers(api)
+  mountAdminGroups(api)
+  mountAdminRestrictions(api)
+  mountAdminAgents(api)
+  mountAdminServers(api)
+}
