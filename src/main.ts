@@ -30,19 +30,26 @@ const log = pino({
   ],
 })
 
-/** Tells how long each stage of the start took, and how long it took in all. */
+/** Tells how long each stage of the start took: in words to a person at a terminal, as JSON to a log. */
 function stages() {
   const started = performance.now()
   let last = started
   return (stage: string) => {
     const now = performance.now()
-    log.info(
-      { stage, millis: Math.round(now - last), total_millis: Math.round(now - started) },
-      stage,
-    )
+    const [millis, total] = [Math.round(now - last), Math.round(now - started)]
+    if (process.stdout.isTTY) console.log(`${String(total).padStart(6)} ms  ${stage}`)
+    else log.info({ stage, millis, total_millis: total }, stage)
     last = now
   }
 }
+
+/** What a newcomer can do next. Nothing secret: the commands fetch what they need through the run file. */
+const WELCOME = `
+  Try:   npx lend demo-token --user maya       a person's token for the People API
+         npx lend demo-credentials             what an agent needs
+         npm run journey                       the whole story, told in the terminal
+  Stop:  Ctrl+C. What is kept is in .lend/; remove that folder to start over.
+`
 
 const openDatabase = (config: Config): Promise<Db> =>
   config.databaseUrl === null ? openEmbedded(config.dataDir) : openServer(config.databaseUrl)

@@ -166,6 +166,7 @@ export async function asAgent(run: Run, session: SessionId): Promise<AgentCaller
     rootId: row.root,
     sessionVersion: row.version,
     carries: row.carries,
+    omits: 0,
   }
 }
 
