@@ -1,9 +1,11 @@
 import { createRemoteJWKSet, customFetch, errors, type JWTPayload, jwtVerify } from 'jose'
 import { canonicalResource, patternCovers } from '../core/resource.ts'
+import { matches, shownBy } from './filter.ts'
 import { type Call, createReporter, type Reporter } from './report.ts'
 import { factsOf, type HeldGrant, type TokenFacts, tenantOf } from './token.ts'
 
 export type { Call, HeldGrant, TokenFacts }
+export { matches, shownBy }
 
 /**
  * `lend/enforce`: how a resource server checks the tokens of agents by itself. It needs nothing of the server but its

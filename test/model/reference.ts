@@ -276,6 +276,8 @@ export class Reference {
     if (wishes.length > limit(s, 'itemsPerRequest')) return refuse('limit_reached:itemsPerRequest')
     if (wishes.some((w) => w.malformed && this.known(w.item.permission))) return 'item_invalid'
 
+    // What is lost already must not count as held.
+    this.narrow(s)
     const items = wishes
       .map((w) => w.item)
       .filter((item, i, all) => all.findIndex((one) => sameItem(one, item)) === i)

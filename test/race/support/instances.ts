@@ -31,6 +31,7 @@ export type Pair = {
   readonly b: Ctx
   /** A third connection, for looking on and for holding others up. */
   readonly run: Run
+  /** Keeps what a statement locks while `body` runs. */
   readonly held: (sql: string, body: () => Promise<void>) => Promise<void>
   /** Resolves when this many statements of others wait for a lock. */
   readonly waiting: (count: number) => Promise<void>
@@ -167,6 +168,7 @@ export async function asAgent(run: Run, session: SessionId): Promise<AgentCaller
     sessionVersion: row.version,
     carries: row.carries,
     omits: 0,
+    omits: 0,
   }
 }
 
@@ -201,6 +203,25 @@ export const narrowed = (n: number): RawItem => ({
   permission: 'accounts.rows:my_region',
   narrow: { renewal_in_days: { $lt: n } },
 })
+
+/** Lets these reach one lock in this order: each is queued behind the one before when the lock is let go. */
+export async function inOrder<T>(
+  { held, waiting }: Pair,
+  lock: string,
+  calls: readonly (() => Promise<T>)[],
+): Promise<readonly T[]> {
+  const results: Promise<T>[] = []
+  await held(lock, async () => {
+    for (const call of calls) {
+      results.push(call())
+      await waiting(results.length)
+    }
+  })
+  return Promise.all(results)
+}
+
+export const lockOf = (session: SessionId): string =>
+  `select id from session where id = '${session}' for update`
 
 export const both = <T>(first: Promise<T>, second: Promise<T>) => Promise.all([first, second])
 

@@ -1,0 +1,145 @@
+import type { Context } from 'hono'
+import {
+  bearerOf,
+  createEnforcer,
+  type Enforcer,
+  type Verdict,
+  type Wanted,
+} from '../../enforce/index.ts'
+
+/** One customer of the demo's services: whose tokens they take, and with which credentials they ask about them. */
+export type ServiceTenant = {
+  readonly issuer: string
+  readonly clientId: string
+  readonly clientSecret: string
+  /** The services' own table of employees, by Lend's user id. */
+  readonly employees: ReadonlyMap<string, { readonly region: string }>
+}
+
+export type Guarded = {
+  readonly tenant: ServiceTenant
+  readonly verdict: Verdict
+}
+
+export type Guard = {
+  /** Checks the request's token and reports the call, whichever way it went. */
+  readonly check: (c: Context, wanted: Wanted) => Promise<Guarded | { readonly refused: Response }>
+}
+
+/** Not verified: it only chooses who is to verify. */
+function issuerIn(token: string): string | null {
+  try {
+    const claims: unknown = JSON.parse(
+      atob((token.split('.')[1] ?? '').replace(/-/g, '+').replace(/_/g, '/')),
+    )
+    return typeof claims === 'object' &&
+      claims !== null &&
+      'iss' in claims &&
+      typeof claims.iss === 'string'
+      ? claims.iss
+      : null
+  } catch {
+    return null
+  }
+}
+
+const MESSAGES: Readonly<Record<Verdict['reason'], string>> = {
+  granted: 'Granted.',
+  token_missing: 'An access token is needed, as a Bearer token in the Authorization header.',
+  token_invalid: 'The token is not one for this service.',
+  token_expired: 'The token has expired. Re-issue it.',
+  session_over: 'The session is over, or the token has been superseded. Re-issue it.',
+  resource_invalid: 'That is not the name of anything here.',
+  not_granted: 'This session does not hold what this needs. Ask for it, then re-issue the token.',
+  read_only: 'This session holds it for reading only.',
+  narrowed: 'This session holds a part of it only.',
+  unavailable: 'Nothing can be verified just now, so nothing is allowed. Try again.',
+}
+
+/** A refusal names the exact item to ask for, so that an agent need not guess. */
+export function refusalOf({ reason, status, ask }: Verdict): Response {
+  const message = MESSAGES[reason]
+  const headers = new Headers({ 'cache-control': 'no-store' })
+  if (status === 503) headers.set('retry-after', '2')
+  if (status === 401) {
+    const error = reason === 'token_missing' ? '' : ' error="invalid_token"'
+    headers.set('www-authenticate', `Bearer${error}`)
+    return Response.json({ error: 'invalid_token', reason, message }, { status, headers })
+  }
+  if (status !== 403)
+    return Response.json({ error: 'unavailable', reason, message }, { status, headers })
+  headers.set('www-authenticate', 'Bearer error="insufficient_scope"')
+  const body = {
+    error: 'access_needed',
+    reason,
+    message,
+    ask: { tool: 'iam.request_access', items: [ask] },
+  }
+  return Response.json(body, { status, headers })
+}
+
+const UNKNOWN_ISSUER = (wanted: Wanted, reason: 'token_missing' | 'token_invalid'): Verdict => ({
+  allowed: false,
+  reason,
+  status: 401,
+  session: null,
+  agent: null,
+  user: null,
+  grant: null,
+  grants: [],
+  ask: { permission: wanted.permission },
+})
+
+/** The guard of one service. `audience` is the service's own address, as it is registered with every customer. */
+export function createGuard(of: {
+  readonly audience: string
+  readonly tenants: readonly ServiceTenant[]
+  readonly fetch?: typeof globalThis.fetch
+}): Guard {
+  const enforcers = new Map<
+    string,
+    { readonly tenant: ServiceTenant; readonly enforcer: Enforcer }
+  >(
+    of.tenants.map((tenant) => [
+      tenant.issuer,
+      {
+        tenant,
+        enforcer: createEnforcer({
+          issuer: tenant.issuer,
+          audience: of.audience,
+          introspect: { clientId: tenant.clientId, clientSecret: tenant.clientSecret },
+          ...(of.fetch === undefined ? {} : { fetch: of.fetch }),
+        }),
+      },
+    ]),
+  )
+  const mount = new URL(of.audience).pathname
+  return {
+    check: async (c, wanted) => {
+      const token = bearerOf(c.req.header('authorization'))
+      const found = token === null ? undefined : enforcers.get(issuerIn(token) ?? '')
+      if (found === undefined)
+        return {
+          refused: refusalOf(
+            UNKNOWN_ISSUER(wanted, token === null ? 'token_missing' : 'token_invalid'),
+          ),
+        }
+      const { tenant, enforcer } = found
+      const verdict = await enforcer.check(token, wanted)
+      // Without a session there is nobody to record it for; what nobody authenticated is not on a chain.
+      if (verdict.session !== null) {
+        enforcer.report({
+          session: verdict.session,
+          ...verdict.ask,
+          ...(verdict.grant === null ? {} : { grant: verdict.grant.grant_id }),
+          outcome: verdict.allowed ? 'allowed' : 'denied',
+          ...(verdict.allowed ? {} : { reason: verdict.reason }),
+          target: `${c.req.method} ${c.req.path.slice(mount.length)}`.slice(0, 256),
+        })
+        // At once, not with the next batch: whoever watches the demo wants to see it now.
+        void enforcer.flush()
+      }
+      return verdict.allowed ? { tenant, verdict } : { refused: refusalOf(verdict) }
+    },
+  }
+}

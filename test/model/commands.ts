@@ -1,0 +1,375 @@
+import fc from 'fast-check'
+import type { Answer, Effect } from './reference.ts'
+import {
+  ACCESS,
+  ENABLED,
+  KEEPABLE,
+  type Mode,
+  PERMISSIONS,
+  SERVERS,
+  SOUND_WISHES,
+  TEMPLATE_NAMES,
+  TIGHT_LIMITS,
+  WISHES,
+} from './universe.ts'
+
+/**
+ * What can happen, as plain data that shrinks and prints well. A `pick` is a number that is resolved, when its turn comes,
+ * to one of the sessions, requests or rules that are there then: below 100 among the live ones, above among all.
+ */
+export type Pick = number
+
+/** How a user's loss or gain is made and whether anybody looks: the admin flow and its feed row, or a bare row. */
+export type How = 'flow' | 'flow and feed' | 'row' | 'row and look'
+
+export type Command =
+  | {
+      readonly do: 'start'
+      readonly user: number
+      readonly template: string
+      readonly version: number | null
+      readonly by: 'exchange' | 'user'
+      readonly mode: Mode
+      readonly modeFor: number | null
+      readonly claim: boolean
+    }
+  | { readonly do: 'claim'; readonly at: Pick; readonly as: 'own' | 'agent' | 'user' }
+  | {
+      readonly do: 'ask'
+      readonly at: Pick
+      readonly stale: boolean
+      readonly items: readonly number[]
+    }
+  | {
+      readonly do: 'answer'
+      readonly request: Pick
+      readonly answers: readonly Answer[]
+      readonly wrong: 'digest' | 'missing' | 'extra' | 'other user' | 'other tenant' | null
+      readonly ruleFor: number | null
+    }
+  | {
+      readonly do: 'release'
+      readonly at: Pick
+      readonly stale: boolean
+      readonly what: Pick
+      readonly how: 'grant' | 'item' | 'permission'
+    }
+  | { readonly do: 'take back'; readonly at: Pick; readonly what: Pick; readonly as: Who }
+  | { readonly do: 'my access'; readonly at: Pick; readonly stale: boolean }
+  | { readonly do: 'introspect'; readonly at: Pick }
+  | {
+      readonly do: 'child'
+      readonly at: Pick
+      readonly stale: boolean
+      readonly template: string
+      readonly readOnly: boolean
+      readonly claim: boolean
+    }
+  | {
+      readonly do: 'end'
+      readonly at: Pick
+      readonly stale: boolean
+      readonly as: 'agent' | 'client' | Who
+    }
+  | { readonly do: 'reissue'; readonly at: Pick; readonly audience: string | null }
+  | {
+      readonly do: 'exchange'
+      readonly at: Pick
+      readonly stale: boolean
+      readonly audience: string | null
+    }
+  | {
+      readonly do: 'access'
+      readonly user: number
+      readonly item: number
+      readonly how: How
+    }
+  | { readonly do: 'user status'; readonly user: number; readonly on: boolean; readonly how: How }
+  | { readonly do: 'agent status'; readonly on: boolean; readonly look: boolean }
+  | {
+      readonly do: 'rule'
+      readonly user: number
+      readonly template: string
+      readonly effect: Effect
+      readonly item: number
+      readonly for: number | null
+    }
+  | { readonly do: 'forget rule'; readonly rule: Pick; readonly as: 'own' | 'other' | 'tenant' }
+  | { readonly do: 'suspend'; readonly template: string }
+  | {
+      readonly do: 'narrow'
+      readonly template: string
+      readonly on: boolean
+      readonly adopted: number
+      readonly dropped: readonly number[]
+      readonly modes: readonly Mode[]
+      readonly limits: number
+      readonly look: boolean
+    }
+  | {
+      readonly do: 'catalog'
+      readonly permission: string
+      readonly set: 'sensitive' | 'plain' | 'never' | 'delegable' | 'retired' | 'back'
+      readonly look: boolean
+    }
+  | {
+      readonly do: 'freeze'
+      readonly scope: 'tenant' | 'template' | 'agent' | 'user'
+      readonly which: number
+      readonly on: boolean
+    }
+  | {
+      readonly do: 'tighten'
+      readonly at: Pick
+      readonly mode: Mode
+      readonly for: number | null
+      readonly as: 'own' | 'other'
+    }
+  | { readonly do: 'tick'; readonly seconds: number; readonly sweep: boolean }
+  | { readonly do: 'look again' }
+  | {
+      readonly do: 'other tenant'
+      readonly at: Pick
+      readonly what: (typeof OTHER_TENANT)[number]
+    }
+
+/** A person: the session's own user, another of the tenant, an org admin, somebody of another tenant. */
+export type Who = 'own' | 'other' | 'admin' | 'stranger'
+
+export const OTHER_TENANT = [
+  'ask',
+  'my access',
+  'release',
+  'child',
+  'end',
+  'reissue',
+  'claim',
+  'freeze',
+  'unfreeze',
+  'tighten',
+] as const
+
+const pick = fc.nat(109)
+const live = fc.nat(99)
+const stale = fc.boolean()
+const mostly = <T>(usual: T, ...rare: readonly T[]) =>
+  fc.oneof({ weight: 8, arbitrary: fc.constant(usual) }, ...rare.map((r) => fc.constant(r)))
+const one = <T>(values: readonly T[]) => fc.constantFrom(...values)
+const user = mostly(0, 1)
+const root = mostly('m-root', 'm-other', ...TEMPLATE_NAMES.slice(1))
+const mode = one(['ask', 'auto', 'bypass'] as const)
+const wish = fc.oneof(
+  { weight: 60, arbitrary: fc.nat(SOUND_WISHES - 1) },
+  { weight: 1, arbitrary: fc.integer({ min: SOUND_WISHES, max: WISHES.length - 1 }) },
+)
+const answer = one<Answer>(['allow_once', 'allow_once', 'allow_always', 'deny', 'deny_always'])
+const seconds = one([1, 30, 61, 121, 301, 601, 900, 1801, 3600])
+const some = fc.option(seconds, { freq: 4 })
+const audience = mostly<string | null>(null, ...Object.keys(SERVERS), 'https://none.example')
+const how = one<How>(['flow', 'flow and feed', 'row', 'row and look'])
+const who = mostly<Who>('own', 'other', 'admin', 'stranger')
+
+const start = fc.record({
+  do: fc.constant('start' as const),
+  user,
+  template: root,
+  version: mostly<number | null>(null, 1, 2),
+  by: one(['exchange', 'user'] as const),
+  mode,
+  modeFor: fc.option(seconds, { freq: 2 }),
+  claim: mostly(true, false),
+})
+
+const weighted: readonly (readonly [number, fc.Arbitrary<Command>])[] = [
+  [6, start],
+  [
+    1,
+    fc.record({
+      do: fc.constant('claim' as const),
+      at: pick,
+      as: mostly<'own' | 'agent' | 'user'>('own', 'agent', 'user'),
+    }),
+  ],
+  [
+    30,
+    fc.record({
+      do: fc.constant('ask' as const),
+      at: pick,
+      stale,
+      items: fc.array(wish, { minLength: 1, maxLength: 3 }),
+    }),
+  ],
+  [
+    1,
+    fc.record({
+      do: fc.constant('ask' as const),
+      at: live,
+      stale,
+      items: fc.array(wish, { minLength: 4, maxLength: 4 }),
+    }),
+  ],
+  [
+    20,
+    fc.record({
+      do: fc.constant('answer' as const),
+      request: pick,
+      answers: fc.array(answer, { minLength: 3, maxLength: 3 }),
+      wrong: fc.oneof(
+        { weight: 16, arbitrary: fc.constant(null) },
+        one(['digest', 'missing', 'extra', 'other user', 'other tenant'] as const),
+      ),
+      ruleFor: some,
+    }),
+  ],
+  [
+    5,
+    fc.record({
+      do: fc.constant('release' as const),
+      at: pick,
+      stale,
+      what: live,
+      how: one(['grant', 'item', 'permission'] as const),
+    }),
+  ],
+  [2, fc.record({ do: fc.constant('take back' as const), at: live, what: live, as: who })],
+  [2, fc.record({ do: fc.constant('my access' as const), at: pick, stale })],
+  [2, fc.record({ do: fc.constant('introspect' as const), at: pick })],
+  [
+    10,
+    fc.record({
+      do: fc.constant('child' as const),
+      at: pick,
+      stale,
+      template: fc.oneof(
+        { weight: 4, arbitrary: fc.constant('m-child') },
+        { weight: 2, arbitrary: fc.constant('m-leaf') },
+        one(TEMPLATE_NAMES),
+      ),
+      readOnly: fc.boolean(),
+      claim: mostly(true, false),
+    }),
+  ],
+  [
+    3,
+    fc.record({
+      do: fc.constant('end' as const),
+      at: pick,
+      stale,
+      as: one(['agent', 'agent', 'client', 'own', 'admin', 'other', 'stranger'] as const),
+    }),
+  ],
+  [6, fc.record({ do: fc.constant('reissue' as const), at: pick, audience })],
+  [3, fc.record({ do: fc.constant('exchange' as const), at: pick, stale, audience })],
+  [
+    8,
+    fc.record({
+      do: fc.constant('access' as const),
+      user,
+      item: fc.nat(ACCESS.length - 1),
+      how,
+    }),
+  ],
+  [
+    1,
+    fc.record({
+      do: fc.constant('user status' as const),
+      user,
+      on: fc.boolean(),
+      how,
+    }),
+  ],
+  [
+    1,
+    fc.record({
+      do: fc.constant('agent status' as const),
+      on: mostly(true, false),
+      look: fc.boolean(),
+    }),
+  ],
+  [
+    7,
+    fc.record({
+      do: fc.constant('rule' as const),
+      user,
+      template: fc.oneof(
+        { weight: 3, arbitrary: fc.constant('m-root') },
+        { weight: 1, arbitrary: one(ENABLED) },
+      ),
+      effect: one<Effect>(['allow', 'allow', 'deny', 'ask']),
+      item: wish,
+      for: some,
+    }),
+  ],
+  [
+    2,
+    fc.record({
+      do: fc.constant('forget rule' as const),
+      rule: live,
+      as: mostly<'own' | 'other' | 'tenant'>('own', 'other', 'tenant'),
+    }),
+  ],
+  [3, fc.record({ do: fc.constant('suspend' as const), template: one(ENABLED) })],
+  [
+    5,
+    fc.record({
+      do: fc.constant('narrow' as const),
+      template: fc.oneof({ weight: 2, arbitrary: fc.constant('m-root') }, one(ENABLED)),
+      on: mostly(true, false),
+      adopted: one([1, 2]),
+      dropped: fc.array(fc.nat(KEEPABLE.length - 1), { maxLength: 3 }),
+      modes: one<readonly Mode[]>([
+        ['ask', 'auto', 'bypass'],
+        ['ask', 'auto'],
+        ['ask'],
+        ['ask', 'bypass'],
+      ]),
+      limits: fc.oneof({ weight: 3, arbitrary: fc.constant(0) }, fc.nat(TIGHT_LIMITS.length - 1)),
+      look: fc.boolean(),
+    }),
+  ],
+  [
+    4,
+    fc.record({
+      do: fc.constant('catalog' as const),
+      permission: one(PERMISSIONS),
+      set: one(['sensitive', 'plain', 'never', 'delegable', 'retired', 'back'] as const),
+      look: fc.boolean(),
+    }),
+  ],
+  [
+    4,
+    fc.record({
+      do: fc.constant('freeze' as const),
+      scope: one(['tenant', 'template', 'agent', 'user'] as const),
+      which: fc.nat(3),
+      on: fc.boolean(),
+    }),
+  ],
+  [
+    3,
+    fc.record({
+      do: fc.constant('tighten' as const),
+      at: pick,
+      mode,
+      for: some,
+      as: mostly<'own' | 'other'>('own', 'other'),
+    }),
+  ],
+  [5, fc.record({ do: fc.constant('tick' as const), seconds, sweep: fc.boolean() })],
+  [2, fc.constant({ do: 'look again' as const })],
+  [
+    2,
+    fc.record({ do: fc.constant('other tenant' as const), at: pick, what: one(OTHER_TENANT) }),
+  ],
+]
+
+/** A session to begin with, mostly one that can do a lot, and then anything. */
+export const sequences: fc.Arbitrary<readonly Command[]> = fc
+  .tuple(
+    start,
+    fc.array(
+      fc.oneof(...weighted.map(([weight, arbitrary]) => ({ weight, arbitrary }))),
+      { minLength: 7, maxLength: 14, size: 'max' },
+    ),
+  )
+  .map(([first, rest]) => [first, ...rest])
