@@ -1,10 +1,10 @@
-import { createRemoteJWKSet, customFetch, errors, type JWTPayload, jwtVerify } from 'jose'
 import { canonicalResource, patternCovers } from '../core/resource.ts'
+import { basic, connect, type Denial } from './connection.ts'
 import { matches, shownBy } from './filter.ts'
 import { type Call, createReporter, type Reporter } from './report.ts'
-import { factsOf, type HeldGrant, type TokenFacts, tenantOf } from './token.ts'
+import { type HeldGrant, type TokenFacts, tenantOf } from './token.ts'
 
-export type { Call, HeldGrant, TokenFacts }
+export type { Call, Denial, HeldGrant, TokenFacts }
 export { matches, shownBy }
 
 /**
@@ -36,19 +36,6 @@ export type Wanted = {
   readonly narrows?: boolean
 }
 
-export const DENIALS = [
-  'token_missing',
-  'token_invalid',
-  'token_expired',
-  'session_over',
-  'resource_invalid',
-  'not_granted',
-  'read_only',
-  'narrowed',
-  'unavailable',
-] as const
-export type Denial = (typeof DENIALS)[number]
-
 export type Verdict = {
   readonly allowed: boolean
   readonly reason: 'granted' | Denial
@@ -79,12 +66,6 @@ export type Enforcer = {
   readonly lost: () => number
 }
 
-const ALGORITHMS = ['ES256', 'RS256']
-const ANSWER_MILLIS_MAX = 3000
-const JWKS_FRESH_MILLIS = 300_000
-/** Between two fetches for the sake of an unknown key, which anybody can name. */
-const JWKS_COOLDOWN_MILLIS = 5000
-const METADATA_FRESH_MILLIS = 300_000
 const TOKEN_CHARACTERS_MAX = 64 * 1024
 
 const STATUS = {
@@ -99,57 +80,6 @@ const STATUS = {
   narrowed: 403,
   unavailable: 503,
 } as const satisfies Record<Verdict['reason'], Verdict['status']>
-
-type Read = { readonly facts: TokenFacts } | { readonly denied: Denial }
-
-/** RFC 8414 section 3.1: the well-known part stands between the host and the issuer's path. */
-function metadataUrl(issuer: string): string {
-  const url = new URL(issuer)
-  return `${url.origin}/.well-known/oauth-authorization-server${url.pathname}`
-}
-
-/** RFC 6749 section 2.3.1: each half is form-encoded before it is base64-encoded. */
-function basic({ clientId, clientSecret }: NonNullable<EnforcerOptions['introspect']>): string {
-  const pair = [clientId, clientSecret].map(encodeURIComponent).join(':')
-  return `Basic ${btoa(pair)}`
-}
-
-type Metadata = { readonly jwksUri: URL; readonly introspection: string }
-
-/** An issuer's addresses, looked up when first needed and again when they are old. */
-function discovery(issuer: string, fetch: typeof globalThis.fetch, now: () => number) {
-  let found: { readonly metadata: Metadata; readonly at: number } | null = null
-  return async (): Promise<Metadata> => {
-    if (found !== null && now() - found.at < METADATA_FRESH_MILLIS) return found.metadata
-    const answer = await fetch(metadataUrl(issuer), {
-      redirect: 'error',
-      signal: AbortSignal.timeout(ANSWER_MILLIS_MAX),
-    })
-    const said: unknown = answer.ok ? await answer.json() : null
-    const of: Readonly<Record<string, unknown>> = { ...(said as object | null) }
-    const sameOrigin = (value: unknown): value is string =>
-      typeof value === 'string' &&
-      URL.canParse(value) &&
-      new URL(value).origin === new URL(issuer).origin
-    // A document that names another issuer, or sends our credentials elsewhere, is not followed.
-    if (of.issuer !== issuer || !sameOrigin(of.jwks_uri) || !sameOrigin(of.introspection_endpoint))
-      throw new Error('the issuer metadata is not usable')
-    const metadata = { jwksUri: new URL(of.jwks_uri), introspection: of.introspection_endpoint }
-    found = { metadata, at: now() }
-    return metadata
-  }
-}
-
-/** Bad tokens are told apart from an outage: only the former are the caller's fault. */
-function denialOf(error: unknown): Denial {
-  if (error instanceof errors.JWTExpired) return 'token_expired'
-  if (error instanceof errors.JWKSTimeout || error instanceof errors.JWKSInvalid)
-    return 'unavailable'
-  // jose names a JWKS that could not be fetched by its base class alone.
-  if (error instanceof errors.JOSEError && error.code !== errors.JOSEError.code)
-    return 'token_invalid'
-  return 'unavailable'
-}
 
 /** Narrows a list of held grants to those that allow what is wanted, or says what is missing. */
 function allowing(
@@ -177,101 +107,43 @@ const NO_REPORTER: Reporter = {
   queued: () => 0,
 }
 
+/** What is known of the token decides how much a refusal says. */
+const verdictOn =
+  (ask: Verdict['ask']) =>
+  (
+    reason: Verdict['reason'],
+    facts: TokenFacts | null,
+    grants: readonly HeldGrant[] = [],
+  ): Verdict => ({
+    allowed: reason === 'granted',
+    reason,
+    status: STATUS[reason],
+    session: facts?.session ?? null,
+    agent: facts?.agent ?? null,
+    user: facts?.user ?? null,
+    grant: grants[0] ?? null,
+    grants,
+    ask,
+  })
+
 /** Makes the enforcer of one resource server for one tenant. It holds its keys and its queue: make one and keep it. */
 export function createEnforcer(options: EnforcerOptions): Enforcer {
-  const { issuer, audience, introspect, fetch = globalThis.fetch, now = Date.now } = options
-  const metadata = discovery(issuer, fetch, now)
-  let keys: { readonly uri: string; readonly get: ReturnType<typeof createRemoteJWKSet> } | null =
-    null
-
-  async function keySet() {
-    const { jwksUri } = await metadata()
-    if (keys?.uri !== jwksUri.href) {
-      const get = createRemoteJWKSet(jwksUri, {
-        cacheMaxAge: JWKS_FRESH_MILLIS,
-        cooldownDuration: JWKS_COOLDOWN_MILLIS,
-        timeoutDuration: ANSWER_MILLIS_MAX,
-        [customFetch]: fetch,
-      })
-      keys = { uri: jwksUri.href, get }
-    }
-    return keys.get
-  }
-
-  /** RFC 9068 section 4: what can be told without asking whether the session still lives. */
-  async function offline(token: string): Promise<Read> {
-    try {
-      const { payload } = await jwtVerify(token, await keySet(), {
-        issuer,
-        audience,
-        typ: 'at+jwt',
-        algorithms: ALGORITHMS,
-        requiredClaims: ['exp', 'iat', 'jti', 'sid', 'authorization_details'],
-        currentDate: new Date(now()),
-      })
-      const facts = factsOf(payload, { issuer, audience })
-      return facts === null ? { denied: 'token_invalid' } : { facts }
-    } catch (error) {
-      return { denied: denialOf(error) }
-    }
-  }
-
-  /** RFC 7662: the session, its version, its user and its grants, as they are now. */
-  async function live(token: string, of: TokenFacts): Promise<Read> {
-    if (introspect === undefined) return { facts: of }
-    try {
-      const { introspection } = await metadata()
-      const answer = await fetch(introspection, {
-        method: 'POST',
-        headers: {
-          authorization: basic(introspect),
-          'content-type': 'application/x-www-form-urlencoded',
-          accept: 'application/json',
-        },
-        body: new URLSearchParams({ token }).toString(),
-        redirect: 'error',
-        signal: AbortSignal.timeout(ANSWER_MILLIS_MAX),
-      })
-      if (!answer.ok) return { denied: 'unavailable' }
-      const said = (await answer.json()) as (JWTPayload & { active?: unknown }) | null
-      if (said?.active === false) return { denied: 'session_over' }
-      const facts = said?.active === true ? factsOf(said, { issuer, audience }) : null
-      // An answer about anything but the token that was shown is no answer.
-      return facts === null || facts.session !== of.session ? { denied: 'unavailable' } : { facts }
-    } catch {
-      return { denied: 'unavailable' }
-    }
-  }
+  const { issuer, introspect, fetch = globalThis.fetch, now = Date.now } = options
+  const lend = connect({ ...options, fetch, now })
 
   async function check(token: string | null | undefined, wanted: Wanted): Promise<Verdict> {
-    const ask = {
-      permission: wanted.permission,
-      ...(wanted.resource === undefined ? {} : { resource: wanted.resource }),
-    }
-    const verdict = (
-      reason: Verdict['reason'],
-      facts: TokenFacts | null,
-      grants: readonly HeldGrant[] = [],
-    ): Verdict => ({
-      allowed: reason === 'granted',
-      reason,
-      status: STATUS[reason],
-      session: facts?.session ?? null,
-      agent: facts?.agent ?? null,
-      user: facts?.user ?? null,
-      grant: grants[0] ?? null,
-      grants,
-      ask,
-    })
+    const { permission } = wanted
+    const canonical = wanted.resource === undefined ? undefined : canonicalResource(wanted.resource)
+    const resource = canonical?.ok ? canonical.value : wanted.resource
+    const verdict = verdictOn({ permission, ...(resource === undefined ? {} : { resource }) })
     if (token === null || token === undefined || token === '') return verdict('token_missing', null)
     if (token.length > TOKEN_CHARACTERS_MAX) return verdict('token_invalid', null)
-    const read = await offline(token)
+    const read = await lend.offline(token)
     if ('denied' in read) return verdict(read.denied, null)
-    const canonical = wanted.resource === undefined ? undefined : canonicalResource(wanted.resource)
     if (canonical?.ok === false) return verdict('resource_invalid', read.facts)
-    const current = await live(token, read.facts)
+    const current = await lend.live(token, read.facts)
     if ('denied' in current) return verdict(current.denied, read.facts)
-    const found = allowing(current.facts.grants, wanted, canonical?.value)
+    const found = allowing(current.facts.grants, wanted, resource)
     return 'denied' in found
       ? verdict(found.denied, current.facts)
       : verdict('granted', current.facts, found.grants)

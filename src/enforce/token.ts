@@ -1,5 +1,3 @@
-import type { JWTPayload } from 'jose'
-
 /** One grant as a token or an introspection carries it (RFC 9396). */
 export type HeldGrant = {
   readonly type: string
@@ -41,7 +39,9 @@ const GRANT_MEMBERS = new Set([
 ])
 
 const isText = (value: unknown): value is string => typeof value === 'string' && value !== ''
-const isRecord = (value: unknown): value is Readonly<Record<string, unknown>> =>
+type Claims = Readonly<Record<string, unknown>>
+
+export const isRecord = (value: unknown): value is Claims =>
   typeof value === 'object' && value !== null && !Array.isArray(value)
 
 /** Strict: a member that is not known may be a limit, and to ignore it would widen. */
@@ -74,7 +74,7 @@ function grantsOf(value: unknown): readonly HeldGrant[] | null {
 /** `{publicUrl}/t/acme` → `acme`. */
 export const tenantOf = (issuer: string): string => issuer.slice(issuer.lastIndexOf('/') + 1)
 
-const isAct = (act: unknown, of: JWTPayload): boolean =>
+const isAct = (act: unknown, of: Claims): boolean =>
   isRecord(act) && act.sub === of.client_id && act.sid === of.sid && act.iss === of.iss
 
 /**
@@ -82,7 +82,7 @@ const isAct = (act: unknown, of: JWTPayload): boolean =>
  * token of this issuer for exactly this audience.
  */
 export function factsOf(
-  claims: JWTPayload,
+  claims: Claims,
   expected: { readonly issuer: string; readonly audience: string },
 ): TokenFacts | null {
   const { sid, root_sid, client_id, on_behalf_of, tenant, template, iat, exp, sub, cnf } = claims

@@ -221,6 +221,17 @@ describe('POST /rules', () => {
   })
 })
 
+test('a number that would be stored as another value is 400 and names the member', async () => {
+  const answer = await people.call('maya', 'POST', '/rules', {
+    raw: '{"template":"renewal-briefs","permission":"accounts.rows:my_region","effect":"allow","narrow":{"renewal_in_days":{"$lte":1e999}}}',
+    headers: { 'Idempotency-Key': 'k' },
+  })
+  expect([answer.status, (answer.body.errors as Json[])[0]?.path]).toEqual([
+    400,
+    'narrow.renewal_in_days.$lte',
+  ])
+})
+
 describe('GET and DELETE /rules', () => {
   test('one’s own only: another’s is 404 and stays (I17)', async () => {
     const { body } = await post(READ)

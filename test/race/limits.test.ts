@@ -135,13 +135,10 @@ twoInstances('a freeze', (pair) => {
     const { a, b, run } = pair()
     const session = await start(a, { mode: 'bypass' })
     const agent = await asAgent(run, session)
-    const frozen = inTx.bind(null, b)
+    const of = { scope: 'user', id: 'usr_maya' } as const
     const codes = await inOrder(pair(), lockOf(session), [
       async () => codeOf(await ask(a, agent, [narrowed(1)])),
-      async () =>
-        codeOf(
-          await frozen((tx) => freeze(b, person('adam'), { scope: 'user', id: 'usr_maya' }, tx)),
-        ),
+      async () => codeOf(await inTx(b, (tx) => freeze(b, person('adam'), of, tx))),
       async () => codeOf(await ask(a, agent, [narrowed(2)])),
     ])
     expect(codes).toEqual(['ok', 'ok', 'frozen'])

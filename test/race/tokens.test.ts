@@ -35,6 +35,7 @@ const take = (ctx: Ctx, id: string) =>
 
 /** A session that holds Maya's board dashboard by her answer, and the permission that it rests on. */
 async function holding(ctx: Ctx, run: Run) {
+  await run(`delete from user_permission where resource = 'dashboard/board'`)
   const permission = await give(ctx)
   const { sessionId, refreshToken: token = '' } = must(await exchange(ctx))
   const session = sessionId as SessionId
@@ -173,10 +174,6 @@ twoInstances('a refresh storm', (pair) => {
         [session],
       )
       expect(row?.late).toBe(0)
-      await run('delete from user_permission where permission_id = $1 and resource = $2', [
-        BOARD.permission,
-        BOARD.resource,
-      ])
     }
     await expectSound(run)
   })

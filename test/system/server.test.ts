@@ -1,63 +1,23 @@
-import { execFile, spawn } from 'node:child_process'
+import { execFile } from 'node:child_process'
 import { mkdtempSync, readFileSync, rmSync, statSync } from 'node:fs'
-import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { decodeJwt } from 'jose'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import {
+  cleanEnv,
+  freePort,
+  root,
+  type Server,
+  type Settings,
+  startServer,
+  whenReady,
+} from './support/server.ts'
 
-/** The built server as its users run it: a process, its files, its command line. `npm test` builds it first. */
-
-const root = join(import.meta.dirname, '..', '..')
 const run = promisify(execFile)
 const EXCHANGE = 'urn:ietf:params:oauth:grant-type:token-exchange'
 const ACCESS_TOKEN = 'urn:ietf:params:oauth:token-type:access_token'
-
-function freePort(): Promise<number> {
-  return new Promise((resolve) => {
-    const server = createServer().listen(0, '127.0.0.1', () => {
-      const address = server.address()
-      server.close(() => resolve(typeof address === 'object' && address ? address.port : 0))
-    })
-  })
-}
-
-type Settings = Record<string, string>
-
-/** Without the settings of whoever runs the tests. */
-const cleanEnv = (settings: Settings): NodeJS.ProcessEnv => {
-  const { DATABASE_URL, LEND_DEMO, PUBLIC_URL, PORT, LEND_DATA, ...rest } = process.env
-  return { ...rest, ...settings }
-}
-
-function startServer(settings: Settings) {
-  const child = spawn(process.execPath, [join(root, 'dist', 'src', 'main.js')], {
-    cwd: root,
-    env: cleanEnv(settings),
-    stdio: ['ignore', 'pipe', 'pipe'],
-  })
-  let output = ''
-  child.stdout.on('data', (chunk) => {
-    output += chunk
-  })
-  child.stderr.on('data', (chunk) => {
-    output += chunk
-  })
-  const exit = new Promise<number | null>((resolve) => child.once('exit', resolve))
-  return { child, exit, output: () => output }
-}
-
-async function whenReady(port: number, server: ReturnType<typeof startServer>): Promise<void> {
-  const until = Date.now() + 60_000
-  while (Date.now() < until) {
-    if (server.child.exitCode !== null) throw new Error(`the server stopped: ${server.output()}`)
-    const ready = await fetch(`http://localhost:${port}/readyz`).catch(() => null)
-    if (ready?.status === 200) return
-    await new Promise((r) => setTimeout(r, 50))
-  }
-  throw new Error(`not ready: ${server.output()}`)
-}
 
 const lend = async (settings: Settings, ...args: string[]) => {
   const bin = join(root, 'bin', 'lend.js')
@@ -179,7 +139,7 @@ describe('a server on a folder of its own', () => {
 describe('a demo server', () => {
   let port: number
   let settings: Settings
-  let server: ReturnType<typeof startServer>
+  let server: Server
 
   beforeAll(async () => {
     port = await freePort()

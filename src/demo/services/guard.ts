@@ -21,9 +21,11 @@ export type Guarded = {
   readonly verdict: Verdict
 }
 
+export type Refused = { readonly refused: Response; readonly verdict: Verdict }
+
 export type Guard = {
   /** Checks the request's token and reports the call, whichever way it went. */
-  readonly check: (c: Context, wanted: Wanted) => Promise<Guarded | { readonly refused: Response }>
+  readonly check: (c: Context, wanted: Wanted) => Promise<Guarded | Refused>
 }
 
 /** Not verified: it only chooses who is to verify. */
@@ -78,7 +80,9 @@ export function refusalOf({ reason, status, ask }: Verdict): Response {
   return Response.json(body, { status, headers })
 }
 
-const UNKNOWN_ISSUER = (wanted: Wanted, reason: 'token_missing' | 'token_invalid'): Verdict => ({
+const refused = (verdict: Verdict): Refused => ({ refused: refusalOf(verdict), verdict })
+
+const unknownIssuer = (wanted: Wanted, reason: 'token_missing' | 'token_invalid'): Verdict => ({
   allowed: false,
   reason,
   status: 401,
@@ -119,11 +123,7 @@ export function createGuard(of: {
       const token = bearerOf(c.req.header('authorization'))
       const found = token === null ? undefined : enforcers.get(issuerIn(token) ?? '')
       if (found === undefined)
-        return {
-          refused: refusalOf(
-            UNKNOWN_ISSUER(wanted, token === null ? 'token_missing' : 'token_invalid'),
-          ),
-        }
+        return refused(unknownIssuer(wanted, token === null ? 'token_missing' : 'token_invalid'))
       const { tenant, enforcer } = found
       const verdict = await enforcer.check(token, wanted)
       // Without a session there is nobody to record it for; what nobody authenticated is not on a chain.
@@ -139,7 +139,7 @@ export function createGuard(of: {
         // At once, not with the next batch: whoever watches the demo wants to see it now.
         void enforcer.flush()
       }
-      return verdict.allowed ? { tenant, verdict } : { refused: refusalOf(verdict) }
+      return verdict.allowed ? { tenant, verdict } : refused(verdict)
     },
   }
 }

@@ -22,13 +22,16 @@ type Bad = { readonly path: string; readonly message: string }
 const shown = (key: string): string =>
   JSON.stringify(key.slice(0, KEY_SHOWN_MAX)).slice(1, -1).replaceAll(/\p{C}/gu, '\uFFFD')
 
-/** The first string, key or value, that is not text; or nesting that nothing here needs. */
+/** The first string, key or value, that is not text; a number that JSON cannot give back; or nesting nothing needs. */
 export function textProblem(value: unknown, path: readonly string[] = []): Bad | null {
   const at = path.map(shown).join('.')
   if (typeof value === 'string') {
     const message = whyNot(value)
     return message === null ? null : { path: at, message }
   }
+  // 1e999 reads as infinity, which is stored as null: another value than was sent.
+  if (typeof value === 'number' && !Number.isFinite(value))
+    return { path: at, message: 'is too large a number' }
   if (typeof value !== 'object' || value === null) return null
   if (path.length >= DEPTH_MAX)
     return { path: path.slice(0, 1).map(shown).join('.'), message: 'is nested too deep' }

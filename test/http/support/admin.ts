@@ -75,13 +75,10 @@ export async function createAdmin(): Promise<Admin> {
   }
 }
 
-/** A refusal in its whole shape: status, code and, when given, the field it names. */
+/** A refusal: its status, its code and, when given, a field that it names. */
 export function expectProblem(answer: Answer, status: number, code: string, path?: string): void {
-  expect([answer.status, answer.body.code, ...(path === undefined ? [] : paths(answer))]).toEqual([
-    status,
-    code,
-    ...(path === undefined ? [] : [path]),
-  ])
+  expect([answer.status, answer.body.code]).toEqual([status, code])
+  if (path !== undefined) expect(paths(answer)).toContain(path)
 }
 
 export const paths = (answer: Answer): unknown[] =>

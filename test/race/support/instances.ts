@@ -168,7 +168,6 @@ export async function asAgent(run: Run, session: SessionId): Promise<AgentCaller
     sessionVersion: row.version,
     carries: row.carries,
     omits: 0,
-    omits: 0,
   }
 }
 
