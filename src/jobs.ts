@@ -1,5 +1,6 @@
-import type { Config } from './config.ts'
+import type { JWK } from 'jose'
 import { withTx } from './db/tx.ts'
+import { startCheckpointJob } from './flows/checkpoint.ts'
 import { startPeriodic } from './flows/periodic.ts'
 import { startFeedJob } from './flows/re-evaluate.ts'
 import { startSweepJob } from './flows/sweep.ts'
@@ -11,12 +12,13 @@ const KEYS_EVERY_MILLIS = 60_000
 /** Background work. Every job may run on every instance at once and may be stopped half-way. */
 export async function startJobs(
   ctx: Ctx,
-  _config: Config,
+  checkpointKey: JWK,
   onBug: (error: unknown) => void,
 ): Promise<{ readonly stop: () => Promise<void> }> {
   const jobs = [
     startSweepJob(ctx, onBug),
     startFeedJob(ctx, onBug),
+    startCheckpointJob(ctx, checkpointKey, onBug),
     startPeriodic({
       run: () => withTx(ctx.db, 'advance_keys', (tx) => advanceKeys(tx, ctx.clock.now() / 1000)),
       everyMillis: KEYS_EVERY_MILLIS,

@@ -1,6 +1,7 @@
 import { createServer, type Server } from 'node:http'
 import { getRequestListener } from '@hono/node-server'
 import pino from 'pino'
+import { checkpointKey } from './checkpoint-key.ts'
 import { BadSetting, type Config, configFrom } from './config.ts'
 import { openEmbedded, openServer } from './db/open.ts'
 import type { Db } from './db/tx.ts'
@@ -107,7 +108,7 @@ async function main(): Promise<void> {
   const app = createApp({ ctx, keys, verifier, ready: () => ready, onBug })
   const demo = config.demo ? await startDemo({ ctx, config, app, onBug }) : null
   if (demo) stage('demo world ready')
-  const jobs = await startJobs(ctx, config, onBug)
+  const jobs = await startJobs(ctx, await checkpointKey(config.dataDir), onBug)
 
   const listener = getRequestListener(app.fetch, { overrideGlobalObjects: false })
   const make = () =>

@@ -1,5 +1,9 @@
+import { mountActivity } from './activity.ts'
+import { mountAdmin } from './admin-mounts.ts'
+import { mountCatalog } from './catalog.ts'
 import type { Mount } from './endpoint.ts'
 import { mountEvents } from './events.ts'
+import { mountFreezes } from './freezes.ts'
 import { mountMe } from './me.ts'
 import { mountRequests } from './requests.ts'
 import { mountRules } from './rules.ts'
@@ -12,4 +16,8 @@ export const MOUNTS: readonly Mount[] = [
   mountRequests,
   mountRules,
   mountEvents,
+  mountCatalog,
+  mountActivity,
+  mountAdmin,
+  mountFreezes,
 ]
