@@ -24,6 +24,8 @@ export type Orm = PgDatabase<PgQueryResultHKT, typeof tables>
 export type Db = {
   readonly kind: 'embedded' | 'server'
   readonly begin: <T>(label: string, body: (tx: Tx) => Promise<T>) => Promise<T>
+  /** Statements outside a transaction, each on a snapshot of its own. */
+  readonly alone: Tx
   /** Listens for kicks from other instances. Calls `onKick` after each, and after a reconnect. */
   readonly listen: (channel: string, onKick: () => void) => Promise<() => Promise<void>>
   readonly kick: (channel: string) => Promise<void>
@@ -52,7 +54,13 @@ export const refusedBy = (error: unknown): string | undefined => {
   return named.constraint_name ?? named.constraint ?? refusedBy(named.cause)
 }
 
-/** The only opener of transactions: one per flow, its label in `application_name` and logs. */
+/** Says in which flow something broke, for the log. */
+function blame(error: unknown, label: string): never {
+  if (error instanceof Error) Object.assign(error, { flow: label })
+  throw error
+}
+
+/** The only opener of transactions: one per flow, named by its label. */
 export async function withTx<T>(db: Db, label: string, body: (tx: Tx) => Promise<T>): Promise<T> {
   for (let attempt = 1; ; attempt++) {
     try {
@@ -63,32 +71,57 @@ export async function withTx<T>(db: Db, label: string, body: (tx: Tx) => Promise
   }
 }
 
+/**
+ * For reads of one statement: no transaction around it, so one round trip instead of three. Never for two statements that
+ * must agree, and never for a write.
+ */
+export const withRead = <T>(db: Db, label: string, body: (tx: Tx) => Promise<T>): Promise<T> =>
+  body(db.alone).catch((error: unknown) => blame(error, label))
+
+type Client = {
+  readonly run: <R>(text: TemplateStringsArray, values: readonly SqlValue[]) => Promise<R[]>
+  readonly orm: () => Orm
+}
+
+/** Drizzle is made only where it is asked for: it costs more than most statements. */
+function txOn(client: Client, count: () => void): Tx {
+  let orm: Orm | undefined
+  return {
+    sql: (text, ...values) => {
+      count()
+      return client.run(text, values)
+    },
+    get orm() {
+      orm ??= client.orm()
+      return orm
+    },
+  }
+}
+
 export function postgresDb(client: postgres.Sql): Db {
   let statements = 0
+  const count = () => {
+    statements++
+  }
   // Drizzle fixes date and JSON parsing on a client when it is made; done once here so every transaction agrees.
   drizzlePostgres(client)
+  const on = (sql: postgres.Sql | postgres.TransactionSql): Tx =>
+    txOn(
+      {
+        run: async <R>(text: TemplateStringsArray, values: readonly SqlValue[]) =>
+          (await sql(text, ...(values as postgres.ParameterOrFragment<never>[]))) as unknown as R[],
+        orm: () =>
+          drizzlePostgres(Object.assign(sql as postgres.Sql, { options: client.options }), {
+            schema: tables,
+          }) as unknown as Orm,
+      },
+      count,
+    )
   return {
     kind: 'server',
-    begin: (_label, body) =>
-      client.begin(async (tx) => {
-        let orm: Orm | undefined
-        return body({
-          sql: async <R>(text: TemplateStringsArray, ...values: readonly SqlValue[]) => {
-            statements++
-            const rows = await tx(text, ...(values as postgres.ParameterOrFragment<never>[]))
-            return rows as unknown as R[]
-          },
-          get orm() {
-            orm ??= drizzlePostgres(
-              Object.assign(tx as unknown as postgres.Sql, { options: client.options }),
-              {
-                schema: tables,
-              },
-            ) as unknown as Orm
-            return orm
-          },
-        })
-      }) as Promise<never>,
+    begin: (label, body) =>
+      client.begin((tx) => body(on(tx))).catch((e: unknown) => blame(e, label)) as Promise<never>,
+    alone: on(client),
     listen: async (channel, onKick) => {
       const subscription = await client.listen(channel, onKick, onKick)
       return async () => {
@@ -105,22 +138,25 @@ export function postgresDb(client: postgres.Sql): Db {
 
 export function embeddedDb(pglite: PGlite): Db {
   let statements = 0
+  const count = () => {
+    statements++
+  }
+  const on = (sql: PGlite | Transaction): Tx =>
+    txOn(
+      {
+        run: async <R>(text: TemplateStringsArray, values: readonly SqlValue[]) =>
+          (await sql.sql<R>(text, ...values)).rows,
+        orm: () => drizzlePglite(sql as PGlite, { schema: tables }) as unknown as Orm,
+      },
+      count,
+    )
   return {
     kind: 'embedded',
-    begin: (_label, body) =>
-      pglite.transaction(async (tx: Transaction) => {
-        let orm: Orm | undefined
-        return body({
-          sql: async <R>(text: TemplateStringsArray, ...values: readonly SqlValue[]) => {
-            statements++
-            return (await tx.sql<R>(text, ...values)).rows
-          },
-          get orm() {
-            orm ??= drizzlePglite(tx as unknown as PGlite, { schema: tables }) as unknown as Orm
-            return orm
-          },
-        })
-      }) as Promise<never>,
+    begin: (label, body) =>
+      pglite
+        .transaction((tx) => body(on(tx)))
+        .catch((e: unknown) => blame(e, label)) as Promise<never>,
+    alone: on(pglite),
     listen: async (channel, onKick) => {
       const stop = await pglite.listen(channel, onKick)
       return () => stop()

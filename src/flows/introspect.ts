@@ -9,7 +9,7 @@ import { Journal } from '../db/activity.ts'
 import { type Ended, endSubtree, lostNow } from '../db/endings.ts'
 import { sessionOfRefreshToken } from '../db/sessions.ts'
 import { lockTree, pathOf, readTree } from '../db/tree.ts'
-import { withTx } from '../db/tx.ts'
+import { withRead, withTx } from '../db/tx.ts'
 import { fail, ok, type Result } from '../fault.ts'
 import type { Ctx } from '../ports.ts'
 import { hashed } from './exchange-token.ts'
@@ -68,7 +68,7 @@ export const sessionStands = (
   tenant: TenantRef,
   claims: SessionClaims,
 ): Promise<boolean> =>
-  withTx(ctx.db, 'session_stands', async (tx) => {
+  withRead(ctx.db, 'session_stands', async (tx) => {
     // Ancestors need no look: a parent's end ends its children in the same commit (I11).
     const [row] = await tx.sql<{ stands: boolean }>`
       select s.status = 'active' and s.version <= ${claims.session_version} and u.status = 'active'

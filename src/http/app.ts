@@ -1,7 +1,7 @@
 import { type Context, Hono } from 'hono'
 import type { TenantRef } from '../callers.ts'
 import { findTenant } from '../db/tenants.ts'
-import { withTx } from '../db/tx.ts'
+import { withRead } from '../db/tx.ts'
 import { userCallerFrom } from '../identity/people.ts'
 import { createMcpEndpoint } from '../mcp/endpoint.ts'
 import { iamTools } from '../mcp/iam-tools.ts'
@@ -35,7 +35,7 @@ function tenantFinder(deps: AppDeps) {
   return async (slug: string): Promise<TenantRef | null> => {
     const hit = known.get(slug)
     if (hit !== undefined || !SLUG.test(slug)) return hit ?? null
-    const found = await withTx(deps.ctx.db, 'find_tenant', (tx) => findTenant(tx, slug))
+    const found = await withRead(deps.ctx.db, 'find_tenant', (tx) => findTenant(tx, slug))
     if (found !== null) known.set(slug, found)
     return found
   }
@@ -49,7 +49,7 @@ function health(app: Hono<Env>, deps: AppDeps): void {
   )
   app.get('/healthz', async (c) => {
     try {
-      await withTx(deps.ctx.db, 'health', (tx) => tx.sql`select 1`)
+      await withRead(deps.ctx.db, 'health', (tx) => tx.sql`select 1`)
       return c.json({ status: 'ok', postgres: 'ok' })
     } catch {
       return c.json({ status: 'degraded', postgres: 'unreachable' }, 503)

@@ -1,6 +1,7 @@
 import type { AgentCaller, AppCaller, EnforcementCaller, TenantRef } from '../callers.ts'
 import type { SessionClaims } from '../core/claims.ts'
 import { TASK_LENGTH_MAX } from '../core/limits.ts'
+import { withRead } from '../db/tx.ts'
 import { fail, ok, type Result } from '../fault.ts'
 import {
   claimSubagent,
@@ -247,12 +248,12 @@ async function claimsOfAny(
 }
 
 async function resourcesOf(ctx: Ctx, tenant: TenantRef): Promise<readonly string[]> {
-  const rows = await ctx.db.begin(
+  const rows = await withRead(
+    ctx.db,
     'load_resources',
     (tx) =>
-      tx.sql<{
-        resource: string
-      }>`select resource from resource_server where tenant_id = ${tenant.id}`,
+      tx.sql<{ resource: string }>`
+      select resource from resource_server where tenant_id = ${tenant.id}`,
   )
   return rows.map((r) => r.resource)
 }

@@ -1,7 +1,7 @@
 import type { AppCaller, TenantRef, UserCaller } from '../callers.ts'
 import { Journal } from '../db/activity.ts'
 import { activeProviders, appClientsOf } from '../db/tenants.ts'
-import { withTx } from '../db/tx.ts'
+import { withRead, withTx } from '../db/tx.ts'
 import { findOrCreateUser, findUser, type Person } from '../db/users.ts'
 import { fail, ok, type Result } from '../fault.ts'
 import type { Ctx } from '../ports.ts'
@@ -20,7 +20,7 @@ async function verified(
   tenant: TenantRef,
   token: string,
 ): Promise<Result<VerifiedUserToken>> {
-  const providers = await withTx(ctx.db, 'load_providers', (tx) => activeProviders(tx, tenant.id))
+  const providers = await withRead(ctx.db, 'load_providers', (tx) => activeProviders(tx, tenant.id))
   return verifier.verify(token, providers)
 }
 
@@ -68,7 +68,7 @@ export const subjectFrom =
     const read = await verified(ctx, verifier, app.tenant, token)
     if (!read.ok) return read
     const { clientId, mayAct } = read.value
-    const clients = await withTx(ctx.db, 'load_agent', (tx) =>
+    const clients = await withRead(ctx.db, 'load_agent', (tx) =>
       appClientsOf(tx, { tenantId: app.tenant.id, agentId: app.agentId }),
     )
     const named = [clientId, mayAct].some((client) => client !== null && clients.includes(client))

@@ -3,7 +3,7 @@ import { compactVerify, type JWK } from 'jose'
 import type { TenantRef } from '../callers.ts'
 import { ASSERTION_LIFE_SECONDS_MAX } from '../core/limits.ts'
 import type { AgentId } from '../core/vocabulary.ts'
-import { type Db, type Tx, withTx } from '../db/tx.ts'
+import { type Db, type Tx, withRead, withTx } from '../db/tx.ts'
 import { type Failed, fail, ok, type Result } from '../fault.ts'
 import type { Clock } from '../ports.ts'
 import {
@@ -146,7 +146,7 @@ export async function authenticateClient(
   const what = read.value
   // Only what can be an id reaches the database, which would throw at a NUL.
   const client = CLIENT_ID.test(what.id)
-    ? await withTx(on.db, 'load_client', (tx) => clientById(tx, on.tenant, what.id))
+    ? await withRead(on.db, 'load_client', (tx) => clientById(tx, on.tenant, what.id))
     : undefined
   const proven =
     what.by === 'secret'

@@ -4,7 +4,7 @@ import { calculateJwkThumbprint, type JWK } from 'jose'
 import { assert } from '../core/assert.ts'
 import { TOKEN_LIFE_SECONDS_MAX } from '../core/limits.ts'
 import type { TenantId } from '../core/vocabulary.ts'
-import { type Db, json, type Tx, withTx } from '../db/tx.ts'
+import { type Db, json, type Tx, withRead } from '../db/tx.ts'
 import type { Clock } from '../ports.ts'
 
 /**
@@ -237,7 +237,7 @@ export function createKeyStore(on: { readonly db: Db; readonly clock: Clock }): 
   const triedAt = new Map<TenantId, number>()
 
   async function readKeys(tenantId: TenantId, startedAt: number): Promise<TenantKeys> {
-    const rows = await withTx(on.db, 'load_keys', (tx) => keyRows(tx, tenantId))
+    const rows = await withRead(on.db, 'load_keys', (tx) => keyRows(tx, tenantId))
     const keys = tenantKeys(rows, startedAt)
     // A tenant in use is read again and again, so the first of the map is the one used least recently.
     held.delete(tenantId)

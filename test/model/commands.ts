@@ -357,19 +357,17 @@ const weighted: readonly (readonly [number, fc.Arbitrary<Command>])[] = [
   ],
   [5, fc.record({ do: fc.constant('tick' as const), seconds, sweep: fc.boolean() })],
   [2, fc.constant({ do: 'look again' as const })],
-  [
-    2,
-    fc.record({ do: fc.constant('other tenant' as const), at: pick, what: one(OTHER_TENANT) }),
-  ],
+  [2, fc.record({ do: fc.constant('other tenant' as const), at: pick, what: one(OTHER_TENANT) })],
 ]
 
 /** A session to begin with, mostly one that can do a lot, and then anything. */
 export const sequences: fc.Arbitrary<readonly Command[]> = fc
   .tuple(
     start,
-    fc.array(
-      fc.oneof(...weighted.map(([weight, arbitrary]) => ({ weight, arbitrary }))),
-      { minLength: 7, maxLength: 14, size: 'max' },
-    ),
+    fc.array(fc.oneof(...weighted.map(([weight, arbitrary]) => ({ weight, arbitrary }))), {
+      minLength: 7,
+      maxLength: 14,
+      size: 'max',
+    }),
   )
   .map(([first, rest]) => [first, ...rest])

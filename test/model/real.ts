@@ -8,21 +8,20 @@ import { endGrants } from '../../src/db/endings.ts'
 import { lockTree } from '../../src/db/tree.ts'
 import { type Tx, withTx } from '../../src/db/tx.ts'
 import type { Fault, Result } from '../../src/fault.ts'
-import type { Issued } from '../../src/flows/exchange-token.ts'
+import type { Issued } from '../../src/flows/issue-token.ts'
 import { type Ctx, ID_PREFIXES } from '../../src/ports.ts'
-import { EPOCH } from '../support/world-seed.ts'
 import { createWorld, type World } from '../support/world.ts'
+import { EPOCH } from '../support/world-seed.ts'
 import type { Ask, Grant, Session } from './reference.ts'
 import {
   ACME,
   AGENT,
   GLOBEX,
-  type Item,
   NARROWS,
   resetSql,
-  seedUniverse,
   STRANGER,
   STRANGER_AGENT,
+  seedUniverse,
   templateId,
   USERS,
 } from './universe.ts'
@@ -223,7 +222,9 @@ export class Real {
   readonly refresh = new Map<number, string>()
   readonly control = new Map<number, SessionClaims>()
   readonly freezes = new Map<string, string>()
-  /** Every refresh token and every signed token's stand-in: none may ever be seen again (I18). */
+  /** Tokens of this step, to be looked at with the rows. */
+  readonly tokens: { readonly session: Session; readonly claims: SessionClaims }[] = []
+  /** Every refresh token: none may ever be seen again (I18). */
   readonly secrets: string[] = []
   rows: Rows = {
     sessions: [],
@@ -298,6 +299,7 @@ export class Real {
       rootId: row?.root as SessionId,
       sessionVersion: stale ? last : (row?.version ?? last),
       carries: [],
+      omits: 0,
     }
   }
   presented(s: Session, stale: boolean): SessionClaims {
@@ -348,12 +350,14 @@ export const tokenOf = ({ claims }: Issued) => ({
   iat: claims.iat - START,
   exp: claims.exp - START,
   authorization_details: claims.authorization_details
-    .map((d) => `${d.type} ${rowKey({ ...d, resource: d.identifier ?? null })} ${d.read_only === true}`)
+    .map(
+      (d) =>
+        `${d.type} ${rowKey({ ...d, resource: d.identifier ?? null })} ${d.read_only === true}`,
+    )
     .sort(),
 })
 
-export type { Item }
-export { canonical, narrowName, rowKey }
+export { rowKey }
 
 /** The hash of a record, worked out with another library than the product's. */
 export const hashOf = (record: { readonly hash: string }): string => {

@@ -1,9 +1,11 @@
 import {
+  ACCESS,
+  ACCESS_AT_FIRST,
   CATALOG,
   ENABLED,
   type Item,
-  type Limits,
   LISTED,
+  type Limits,
   LOOSENESS,
   type Mode,
   NAMES,
@@ -14,7 +16,6 @@ import {
   type Version,
   type Wish,
 } from './universe.ts'
-import { ACCESS, ACCESS_AT_FIRST } from './universe.ts'
 
 /**
  * The idea of Lend as plain sets, written from SPEC sections 3, 4 and 5 and from nothing in src/. One tenant, its people,
@@ -111,8 +112,7 @@ const overlapped = (by: readonly Item[], item: Item) => by.some((one) => overlap
 
 const least = (...all: readonly (number | undefined)[]): number =>
   Math.min(...all.map((n) => n ?? Number.POSITIVE_INFINITY))
-const stricter = (a: Mode, b: Mode): Mode =>
-  LOOSENESS.indexOf(a) < LOOSENESS.indexOf(b) ? a : b
+const stricter = (a: Mode, b: Mode): Mode => (LOOSENESS.indexOf(a) < LOOSENESS.indexOf(b) ? a : b)
 const looser = (a: Mode, b: Mode): boolean => LOOSENESS.indexOf(a) > LOOSENESS.indexOf(b)
 
 const STATUS_OF: Readonly<Record<string, Session['status']>> = {
@@ -228,22 +228,23 @@ export class Reference {
       .filter((a) => rootOf(a.session) === rootOf(s))
       .flatMap((a) => a.items.filter((i) => i.reason === 'denied_by_user').map((i) => i.item))
     const mode = this.mode(s)
-    const table: readonly (readonly [boolean, Verdict['outcome'], string, (Rule | null)?])[] = [
-      [p === undefined, 'refused', 'unknown_permission'],
-      [!this.inCeiling(...t, item), 'refused', 'outside_ceiling'],
-      [p?.delegable === false, 'refused', 'never_delegable'],
-      [!covered(this.access(s), item), 'refused', 'user_lacks_access'],
-      [deny !== undefined, 'refused', 'deny_rule', deny],
-      [covered(held, item), 'granted', 'already_held'],
-      [overlapped(denied, item), 'refused', 'denied_this_session'],
-      [this.isSensitive(...t, item), 'asked', 'sensitive'],
-      [ask !== undefined, 'asked', 'ask_rule', ask],
-      [allow === undefined && allows.length > 0, 'asked', 'reconsent', allows[0]],
-      [allow !== undefined, 'granted', 'allow_rule', allow],
-      [mode === 'auto' && p?.risk === 'low', 'granted', 'mode_auto'],
-      [mode === 'bypass', 'granted', 'mode_bypass'],
-      [true, 'asked', 'mode_ask'],
-    ]
+    const table: readonly (readonly [boolean, Verdict['outcome'], string, (Rule | undefined)?])[] =
+      [
+        [p === undefined, 'refused', 'unknown_permission'],
+        [!this.inCeiling(...t, item), 'refused', 'outside_ceiling'],
+        [p?.delegable === false, 'refused', 'never_delegable'],
+        [!covered(this.access(s), item), 'refused', 'user_lacks_access'],
+        [deny !== undefined, 'refused', 'deny_rule', deny],
+        [covered(held, item), 'granted', 'already_held'],
+        [overlapped(denied, item), 'refused', 'denied_this_session'],
+        [this.isSensitive(...t, item), 'asked', 'sensitive'],
+        [ask !== undefined, 'asked', 'ask_rule', ask],
+        [allow === undefined && allows.length > 0, 'asked', 'reconsent', allows[0]],
+        [allow !== undefined, 'granted', 'allow_rule', allow],
+        [mode === 'auto' && p?.risk === 'low', 'granted', 'mode_auto'],
+        [mode === 'bypass', 'granted', 'mode_bypass'],
+        [true, 'asked', 'mode_ask'],
+      ]
     const [, outcome, reason, rule] = table.find(([applies]) => applies) ?? table[0] ?? []
     return { outcome: outcome ?? 'refused', reason: reason ?? '', rule: rule ?? null }
   }
@@ -419,10 +420,7 @@ export class Reference {
   ) {
     const same = this.rules.find(
       (r) =>
-        r.user === user &&
-        r.template === template &&
-        r.effect === effect &&
-        sameItem(r.item, item),
+        r.user === user && r.template === template && r.effect === effect && sameItem(r.item, item),
     )
     if (same === undefined)
       this.rules.push({ user, template, effect, item, suspended: false, ends })

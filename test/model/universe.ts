@@ -296,7 +296,8 @@ const quote = (value: unknown): string =>
     : typeof value === 'string'
       ? `'${value}'`
       : `'${JSON.stringify(value)}'::jsonb`
-const array = (values: readonly string[]): string => `array[${values.map(quote).join(', ')}]::text[]`
+const array = (values: readonly string[]): string =>
+  `array[${values.map(quote).join(', ')}]::text[]`
 
 /** An item as ceilings store it. */
 export const stored = (of: Item): object => ({
@@ -384,7 +385,9 @@ export function resetSql(): string {
         (${p.sensitive}, ${p.delegable}, false)`,
     ),
     ...ENABLED.map(
-      (name) => `update enablement set status = 'on', adopted_version = 1, modes = ${array(LOOSENESS)},
+      (
+        name,
+      ) => `update enablement set status = 'on', adopted_version = 1, modes = ${array(LOOSENESS)},
         limits = '{}', kept = ${quote(TEMPLATES[name]?.[1]?.ceiling.map(stored))}
         where template_id = '${templateId(name)}'`,
     ),

@@ -4,6 +4,7 @@ import { getRequestListener } from '@hono/node-server'
 import { Client } from '@modelcontextprotocol/sdk/client/index.js'
 import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js'
 import { importJWK, SignJWT } from 'jose'
+import { checkpointKey } from '../../src/checkpoint-key.ts'
 import type { Config } from '../../src/config.ts'
 import type { TenantId } from '../../src/core/vocabulary.ts'
 import { openEmbedded, openServer } from '../../src/db/open.ts'
@@ -148,9 +149,44 @@ export type LiveServer = {
   /** The session's token re-issued; throws when it is refused. */
   readonly reissue: (refreshToken: string, how?: ReissueHow) => Promise<TokenAnswer>
   readonly mcp: (accessToken: string, tenant?: string) => Promise<Mcp>
+  /** `iam.request_access` over MCP, on a connection of its own. */
+  readonly ask: (
+    accessToken: string,
+    items: readonly AskedItem[],
+    tenant?: string,
+  ) => Promise<AskAnswer>
+  /** The user answers every pending item of a request alike; throws when that is refused. */
+  readonly answer: (
+    login: string,
+    requestId: string,
+    decision?: 'allow_once' | 'allow_always' | 'deny' | 'deny_always',
+  ) => Promise<void>
+  /** Asks, and the user allows it once. Throws unless every item is granted in the end. */
+  readonly lend: (login: string, accessToken: string, items: readonly AskedItem[]) => Promise<void>
+  /** Freezes as the tenant's admin; the answer unfreezes. */
+  readonly freeze: (
+    scope: 'tenant' | 'template' | 'agent' | 'user',
+    id: string,
+  ) => Promise<() => Promise<void>>
+  /** Ends what a user's agents run, so that a file's tests do not use up the live sessions of one another. */
+  readonly endSessions: (login: string) => Promise<void>
   readonly close: () => Promise<void>
 }
 
+export type AskedItem = {
+  readonly permission: string
+  readonly resource?: string
+  readonly narrow?: object
+}
+export type AskAnswer = {
+  readonly items: readonly {
+    readonly permission: string
+    readonly outcome: 'granted' | 'refused' | 'pending'
+    readonly reason: string
+  }[]
+  readonly request_id?: string
+  readonly token_refresh: boolean
+}
 type ReissueHow = { readonly agent?: string; readonly tenant?: string; readonly resource?: string }
 
 /** The demo tenant of a login: each has exactly one. */
@@ -370,6 +406,58 @@ function calling(
   return { request, oauth, token, api, start, reissue }
 }
 
+type Calls = ReturnType<typeof calling>
+type Shown = { digest: string; items: { id: string; outcome: string }[] }
+
+/** What takes a person: their answers, an admin's freeze, an end. */
+function deciding(user: ReturnType<typeof signingIn>, calls: Calls, mcpOf: LiveServer['mcp']) {
+  const api = async <T>(login: string, method: string, path: string, body?: unknown) => {
+    const more = { tenant: tenantOf(login) }
+    const answer = await calls.api<T>(await user.userToken(login), method, path, body, more)
+    if (answer.status >= 300) throw new Error(`${method} ${path}: ${answer.status} ${answer.text}`)
+    return answer.body
+  }
+  const ask: LiveServer['ask'] = async (accessToken, items, tenant) => {
+    const mcp = await mcpOf(accessToken, tenant)
+    try {
+      return await mcp.call('iam.request_access', { items, reason: 'to write the brief' })
+    } finally {
+      await mcp.close()
+    }
+  }
+  const answer: LiveServer['answer'] = async (login, requestId, decision = 'allow_once') => {
+    const shown = await api<Shown>(login, 'GET', `/access-requests/${requestId}`)
+    const items = shown.items
+      .filter((item) => item.outcome === 'pending')
+      .map(({ id }) => ({ id, decision }))
+    const body = { digest: shown.digest, items }
+    await api(login, 'POST', `/access-requests/${requestId}/decision`, body)
+  }
+  const lend: LiveServer['lend'] = async (login, accessToken, items) => {
+    const tenant = tenantOf(login)
+    const asked = await ask(accessToken, items, tenant)
+    if (asked.request_id !== undefined) await answer(login, asked.request_id)
+    const now = await ask(accessToken, items, tenant)
+    const missing = now.items.filter((item) => item.outcome !== 'granted')
+    if (missing.length > 0) throw new Error(`not granted: ${JSON.stringify(missing)}`)
+  }
+  return {
+    ask,
+    answer,
+    lend,
+    freeze: async (scope: string, id: string) => {
+      const made = await api<{ id: string }>('adam', 'POST', '/freezes', { scope, id })
+      return async () => void (await api('adam', 'DELETE', `/freezes/${made.id}`))
+    },
+    endSessions: async (login: string) => {
+      type Listed = { items: { id: string; parent_id?: string }[] }
+      const { items } = await api<Listed>(login, 'GET', '/sessions?status=active')
+      for (const { id, parent_id } of items)
+        if (parent_id === undefined) await api(login, 'POST', `/sessions/${id}/end`)
+    },
+  }
+}
+
 const configOf = (port: number, publicUrl: string, database: string): Config => ({
   port,
   publicUrl,
@@ -406,7 +494,7 @@ export async function serveLend(options: ServeOptions = {}): Promise<LiveServer>
   const verifier = createUserTokenVerifier({ publicUrl, clock })
   const app = createApp({ ctx, keys, verifier, ready: () => true, onBug })
   const demo = await startDemo({ ctx, config, app, onBug })
-  const jobs = withJobs ? await startJobs(ctx, config, onBug) : null
+  const jobs = withJobs ? await startJobs(ctx, await checkpointKey(null), onBug) : null
   const listener = getRequestListener(app.fetch, { overrideGlobalObjects: false })
   handle = (req, res) => {
     if (!demo.handle(req, res)) void listener(req, res)
@@ -415,20 +503,23 @@ export async function serveLend(options: ServeOptions = {}): Promise<LiveServer>
   const run: Running = { origin, publicUrl, ctx, app, secrets, bugs, clock }
   const known = knowing(run)
   const user = signingIn(run)
+  const calls = calling(run, known, user)
   const opened = new Set<Mcp>()
+  const mcp: LiveServer['mcp'] = async (accessToken, tenant = 'acme') => {
+    const connected = await connectMcp(`${origin}/t/${tenant}/mcp`, accessToken)
+    opened.add(connected)
+    return connected
+  }
   return {
     ...run,
     ...known,
     ...user,
-    ...calling(run, known, user),
-    mcp: async (accessToken, tenant = 'acme') => {
-      const mcp = await connectMcp(`${origin}/t/${tenant}/mcp`, accessToken)
-      opened.add(mcp)
-      return mcp
-    },
+    ...calls,
+    ...deciding(user, calls, mcp),
+    mcp,
     close: async () => {
       stopping.abort()
-      for (const mcp of opened) await mcp.close()
+      for (const one of opened) await one.close()
       for (const server of servers) server.closeAllConnections()
       await Promise.all(servers.map((s) => new Promise((done) => s.close(done))))
       await jobs?.stop()

@@ -234,10 +234,14 @@ describe('a key store', () => {
 
   it('in an outage verifies for five minutes, signs for thirty seconds, and then does neither (I19)', async () => {
     let down = false
+    const gone = () => Promise.reject(new Error('database down'))
     const frail: Db = {
       ...db,
-      begin: (label, body) =>
-        down ? Promise.reject(new Error('database down')) : db.begin(label, body),
+      begin: (label, body) => (down ? gone() : db.begin(label, body)),
+      alone: {
+        orm: db.alone.orm,
+        sql: (text, ...values) => (down ? gone() : db.alone.sql(text, ...values)),
+      },
     }
     const keys = createKeyStore({ db: frail, clock })
     const other = await issue(here)

@@ -1,7 +1,7 @@
 import { type SSEStreamingApi, streamSSE } from 'hono/streaming'
 import { z } from 'zod'
 import type { ActivityType } from '../../core/activity.ts'
-import { withTx } from '../../db/tx.ts'
+import { withRead } from '../../db/tx.ts'
 import { type EventPlace, type EventRow, eventHorizon, eventsAfter } from '../../db/user-events.ts'
 import { iso } from '../../db/view-sessions.ts'
 import { authenticate, type Person } from './auth.ts'
@@ -96,14 +96,16 @@ async function follow(
   const onStopping = () => alarm.ring()
   deps.stopping?.addEventListener('abort', onStopping)
   try {
-    let place = from ?? (await withTx(ctx.db, 'event_horizon', eventHorizon))
+    let place = from ?? (await withRead(ctx.db, 'event_horizon', eventHorizon))
     // Told at once, so that a client that loses the line before its first event can go on from here.
     await stream.writeSSE({ event: 'ready', id: idOf(place), data: '{}', retry: RECONNECT_MILLIS })
     let looked = performance.now()
     let person: Person = c.var.caller
     while (!stopped() && ctx.clock.now() / 1000 < (person.expiresAt ?? Number.POSITIVE_INFINITY)) {
       const of = { tenantId: tenant.id, userId: person.userId, types: TYPES, limit: ROWS_A_READ }
-      const rows = await withTx(ctx.db, 'events', (tx) => eventsAfter(tx, { ...of, after: place }))
+      const rows = await withRead(ctx.db, 'events', (tx) =>
+        eventsAfter(tx, { ...of, after: place }),
+      )
       for (const row of rows) await stream.writeSSE(messageOf(row))
       const last = rows.at(-1)
       if (last !== undefined) {

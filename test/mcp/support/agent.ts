@@ -34,6 +34,9 @@ type AnyClient = {
 type How = { readonly client?: 'older' | 'newer'; readonly via?: number }
 type Item = ToolArguments<'iam.request_access'>['items'][number]
 
+/** Names the instance that a request is for, where there are several. */
+export const VIA = 'x-test-instance'
+
 const EXCHANGE = 'urn:ietf:params:oauth:grant-type:token-exchange'
 const ACCESS_TOKEN = 'urn:ietf:params:oauth:token-type:access_token'
 
@@ -103,7 +106,7 @@ export class Agent {
   readonly #fetch: typeof fetch = (url, init) => {
     const headers = new Headers(init?.headers)
     headers.set('authorization', `Bearer ${this.token}`)
-    if (this.#how.via !== undefined) headers.set('x-test-instance', String(this.#how.via))
+    if (this.#how.via !== undefined) headers.set(VIA, String(this.#how.via))
     return fetch(url, { ...init, headers })
   }
 

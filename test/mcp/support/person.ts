@@ -1,5 +1,7 @@
 import type { z } from 'zod'
 import type { accessRequest, problem, rule, session } from '../../../schema/people.ts'
+import { VIA } from './agent.ts'
+import { until } from './until.ts'
 
 export type RequestView = z.output<typeof accessRequest>
 export type Problem = z.output<typeof problem>
@@ -74,6 +76,13 @@ export class Person {
     return (await this.must<{ items: RequestView[] }>('GET', path)).items
   }
 
+  /** The question of one session, as soon as it is asked. */
+  asked(by: { readonly sessionId: string }): Promise<RequestView> {
+    const find = async () =>
+      (await this.pending()).find((request) => request.session_id === by.sessionId)
+    return until(find, `${by.sessionId} asks`)
+  }
+
   /** Answers every pending item: all alike, or each as `decisions` says by permission. */
   async answer(
     id: string | undefined,
@@ -93,7 +102,7 @@ export class Person {
       ...(how.note === undefined ? {} : { note: how.note }),
     }
     const headers: Record<string, string> =
-      how.via === undefined ? {} : { 'x-test-instance': String(how.via) }
+      how.via === undefined ? {} : { [VIA]: String(how.via) }
     return this.call('POST', `/access-requests/${id}/decision`, body, headers)
   }
 
