@@ -106,6 +106,9 @@ create table identity_provider (
   issuer text not null,
   audience text not null,
   first_party_clients text[] not null,
+  -- Lend's own client there, with which people sign in to the web page; without it they cannot.
+  web_client_id text,
+  web_client_secret text,
   creates_users boolean not null default false,
   private_network boolean not null default false,
   status text not null default 'active' check (status in ('active', 'disabled')),
@@ -703,6 +706,36 @@ create table counter (
   count bigint not null default 0,
   primary key (tenant_id, name, day)
 );
+--> statement-breakpoint
+-- A person's signed-in browser: the cookie holds a secret, here is its hash. One tenant each.
+create table browser_session (
+  id_hash text primary key,
+  tenant_id text not null,
+  user_id text not null,
+  client_id text not null,
+  provider_id text not null references identity_provider (id),
+  -- Only to tell the identity provider who signs out.
+  id_token text not null,
+  created_at timestamptz(3) not null,
+  expires_at timestamptz(3) not null,
+  constraint browser_session_is_of_a_user foreign key (tenant_id, user_id) references app_user (tenant_id, id) on delete cascade
+);
+--> statement-breakpoint
+create index browser_session_by_expiry on browser_session (expires_at);
+--> statement-breakpoint
+-- A sign-in under way: used once, and only by the browser that began it.
+create table sign_in (
+  state_hash text primary key,
+  tenant_id text not null references tenant (id),
+  browser_hash text not null,
+  provider_id text not null references identity_provider (id),
+  code_verifier text not null,
+  nonce text not null,
+  return_to text not null,
+  expires_at timestamptz(3) not null
+);
+--> statement-breakpoint
+create index sign_in_by_expiry on sign_in (expires_at);
 --> statement-breakpoint
 -- What an installation made for itself, shared by its instances: the demo world's random secrets.
 create table installation (

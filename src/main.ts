@@ -6,6 +6,7 @@ import { BadSetting, type Config, configFrom } from './config.ts'
 import { openEmbedded, openServer } from './db/open.ts'
 import type { Db } from './db/tx.ts'
 import { startDemo } from './demo/start.ts'
+import { demoWebConfig } from './demo/world.ts'
 import { createApp } from './http/app.ts'
 import { createUserTokenVerifier } from './identity/login.ts'
 import { systemClock, systemIds } from './ids.ts'
@@ -105,7 +106,14 @@ async function main(): Promise<void> {
   const keys = createKeyStore({ db, clock: systemClock })
   const verifier = createUserTokenVerifier({ publicUrl: config.publicUrl, clock: systemClock })
   let ready = false
-  const app = createApp({ ctx, keys, verifier, ready: () => ready, onBug })
+  const app = createApp({
+    ctx,
+    keys,
+    verifier,
+    ready: () => ready,
+    onBug,
+    ...(config.demo ? { web: demoWebConfig() } : {}),
+  })
   const demo = config.demo ? await startDemo({ ctx, config, app, onBug }) : null
   if (demo) stage('demo world ready')
   const jobs = await startJobs(ctx, await checkpointKey(config.dataDir), onBug)

@@ -2,16 +2,20 @@ import { existsSync } from 'node:fs'
 import { stripVTControlCharacters } from 'node:util'
 import { type ArgsDef, type CommandDef, defineCommand, renderUsage, runCommand } from 'citty'
 import { BadSetting } from '../config.ts'
-import { SIGNING_ALGS } from '../tokens/keys.ts'
-import { openDatabase } from './database.ts'
+import type { SigningAlg } from '../tokens/keys.ts'
 import { askServer } from './door-client.ts'
 import { type Given, strictly } from './options.ts'
 import { CliProblem } from './run-file.ts'
-import { SETUP_ARGS, setup } from './setup.ts'
+import { SETUP_ARGS } from './setup-args.ts'
 
-/** `lend`, the command line. What it prints can be piped: answers on stdout, one sentence on stderr when it fails. */
+/**
+ * `lend`, the command line. What it prints can be piped: answers on stdout, one sentence on stderr when it fails. Commands
+ * that need a database load what opens it only then.
+ */
 
 const TENANT = { type: 'string', default: 'acme', description: 'Slug of the tenant' } as const
+
+const ALGS = ['ES256', 'RS256'] as const satisfies readonly SigningAlg[]
 
 const oneOf = <Word extends string>(
   given: string,
@@ -75,13 +79,13 @@ const rotateKeys = command(
   'Take the next step of rotating a tenant’s signing key',
   {
     tenant: { type: 'string', description: 'Slug of the tenant' },
-    alg: { type: 'string', default: 'ES256', description: SIGNING_ALGS.join(' or ') },
+    alg: { type: 'string', default: 'ES256', description: ALGS.join(' or ') },
     now: { type: 'boolean', description: 'Let the new key sign at once, without the wait' },
   },
   async (given) => {
     const tenant = given.text('tenant')
     if (!tenant) throw new CliProblem('Say which tenant, as in --tenant acme.')
-    const alg = oneOf(given.text('alg') ?? 'ES256', SIGNING_ALGS, '--alg')
+    const alg = oneOf(given.text('alg') ?? 'ES256', ALGS, '--alg')
     const rotated = await askServer('rotate-keys', { tenant, alg, now: given.flag('now') })
     return JSON.stringify(rotated, null, 2)
   },
@@ -115,6 +119,7 @@ async function verify(given: Given): Promise<number> {
   }
   const tenant = given.text('tenant')
   const trusted = given.texts('trusted')
+  const { openDatabase } = await import('./database.ts')
   const db = await openDatabase(process.env)
   try {
     return await verifyDatabase({ db }, out, {
@@ -129,7 +134,11 @@ async function verify(given: Given): Promise<number> {
 const COMMANDS = {
   'demo-token': demoToken,
   'demo-credentials': demoCredentials,
-  setup: command('Create a tenant, its identity provider and its first admin', SETUP_ARGS, setup),
+  setup: command(
+    'Create a tenant, its identity provider and its first admin',
+    SETUP_ARGS,
+    async (given) => (await import('./setup.ts')).setup(given),
+  ),
   'rotate-keys': rotateKeys,
   'verify-activity': verifyActivity,
 }

@@ -10,8 +10,9 @@ export type Given = {
   readonly rest: readonly string[]
 }
 
-/** `Unknown option '--x'. To specify a positional …` → the first sentence. */
-const firstSentence = (text: string): string => text.split('. ')[0]?.replace(/\.$/, '') ?? text
+/** `Unknown option '--x'. To specify a positional …`, over several lines → the first sentence. */
+const firstSentence = (text: string): string =>
+  text.split(/\.\s/)[0]?.split('\n')[0]?.replace(/\.$/, '') ?? text
 
 /**
  * Reads a command's options strictly: citty ignores what it does not know, and an option that is mistyped and ignored

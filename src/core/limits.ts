@@ -13,7 +13,7 @@ export const LIMITS: Limits = {
 
 /** I4: no token lives longer. */
 export const TOKEN_LIFE_SECONDS_MAX = 900
-/** What the grants in one token may take, as JSON: with a header and a signature it fits in 8 KB proxy buffers nearly always. */
+/** What the grants in one token may take, as JSON: with the rest it fits in 8 KB proxy buffers, nearly always. */
 export const TOKEN_GRANTS_LENGTH_MAX = 6_000
 export const REASON_LENGTH_MAX = 500
 export const TASK_LENGTH_MAX = 500

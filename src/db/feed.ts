@@ -58,13 +58,14 @@ export const readFeed = (
     and (xid, id) > (${of.after.xid}::text::xid8, ${of.after.id}::text::bigint)
   order by feed.xid, feed.id limit ${of.limit}`
 
-/** A job's place, locked; null while another instance is just moving it. The first call makes the row. */
-export async function lockCursor(tx: Tx, job: string): Promise<FeedPlace | null> {
+/** How far a job has come. The first call makes the row, so that from then on nothing is deleted that it has not passed. */
+export async function readCursor(tx: Tx, job: string): Promise<FeedPlace> {
+  const [place] = await tx.sql<FeedPlace>`
+    select xid::text, id::text from feed_cursor where job = ${job}`
+  if (place !== undefined) return place
   await tx.sql`
     insert into feed_cursor (job, xid, id) values (${job}, '0', 0) on conflict do nothing`
-  const [place] = await tx.sql<FeedPlace>`
-    select xid::text, id::text from feed_cursor where job = ${job} for update skip locked`
-  return place ?? null
+  return FEED_START
 }
 
 /** Moves a job's place forward, never back: of two instances that did the same work, the slower one changes nothing. */

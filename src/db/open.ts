@@ -1,4 +1,4 @@
-import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { existsSync, linkSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { PGlite } from '@electric-sql/pglite'
@@ -46,20 +46,55 @@ const alive = (pid: number): boolean => {
   }
 }
 
+// Lock files that this process holds: a second database in it would harm the first as another process would.
+const held = new Set<string>()
+const SETTLE_MILLIS = 100
+
+/** The process that a lock file names; null when there is none. */
+function holderOf(file: string): number | null {
+  try {
+    return Number(readFileSync(file, 'utf8').trim())
+  } catch (error) {
+    if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return null
+    throw error
+  }
+}
+
+/** The file is linked into place with its content, so that nobody ever reads an empty one. False: it is there already. */
+function createLock(file: string): boolean {
+  const draft = `${file}.${process.pid}`
+  writeFileSync(draft, `${process.pid}\n`, { mode: 0o600 })
+  try {
+    linkSync(draft, file)
+    return true
+  } catch (error) {
+    if (error instanceof Error && 'code' in error && error.code === 'EEXIST') return false
+    throw error
+  } finally {
+    rmSync(draft, { force: true })
+  }
+}
+
 /**
  * Two processes on one folder would both seem to work and silently part ways, so the folder is locked by a file beside it.
- * A lock whose process is gone, as after kill -9, is taken over; never one by age.
+ * A lock whose process is gone, as after kill -9, is taken over; never one by age. So is one of this very process id that
+ * this process does not hold: in a container every life has the same id.
  */
 function lockFolder(file: string): () => void {
   for (let attempt = 0; attempt < 3; attempt++) {
-    try {
-      writeFileSync(file, `${process.pid}\n`, { flag: 'wx', mode: 0o600 })
-      return () => rmSync(file, { force: true })
-    } catch (error) {
-      if (!(error instanceof Error && 'code' in error && error.code === 'EEXIST')) throw error
+    if (createLock(file)) {
+      // Of two that took over the same stale lock, one may have removed the other's: the one whose file stands has it.
+      if (attempt > 0) Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, SETTLE_MILLIS)
+      if (holderOf(file) === process.pid) {
+        held.add(file)
+        return () => {
+          held.delete(file)
+          rmSync(file, { force: true })
+        }
+      }
     }
-    const holder = Number(readFileSync(file, 'utf8').trim())
-    if (holder !== process.pid && holder > 0 && alive(holder))
+    const holder = holderOf(file)
+    if (holder !== null && (holder === process.pid ? held.has(file) : holder > 0 && alive(holder)))
       throw new BadSetting(
         'LEND_DATA',
         `is in use by the running server with process id ${holder}: stop it, or choose another folder`,

@@ -94,6 +94,8 @@ export const identityProvider = pgTable('identity_provider', {
   issuer: text('issuer').notNull(),
   audience: text('audience').notNull(),
   firstPartyClients: text('first_party_clients').array().notNull(),
+  webClientId: text('web_client_id'),
+  webClientSecret: text('web_client_secret'),
   createsUsers: boolean('creates_users').notNull().default(false),
   privateNetwork: boolean('private_network').notNull().default(false),
   status: text('status').notNull().default('active'),
@@ -430,6 +432,28 @@ export const counter = pgTable(
   },
   (t) => [primaryKey({ columns: [t.tenantId, t.name, t.day] })],
 )
+
+export const browserSession = pgTable('browser_session', {
+  idHash: text('id_hash').primaryKey(),
+  tenantId: text('tenant_id').notNull(),
+  userId: text('user_id').notNull(),
+  clientId: text('client_id').notNull(),
+  providerId: text('provider_id').notNull(),
+  idToken: text('id_token').notNull(),
+  createdAt: timestamp('created_at', { withTimezone: true, precision: 3 }).notNull(),
+  expiresAt: timestamp('expires_at', { withTimezone: true, precision: 3 }).notNull(),
+})
+
+export const signIn = pgTable('sign_in', {
+  stateHash: text('state_hash').primaryKey(),
+  tenantId: text('tenant_id').notNull(),
+  browserHash: text('browser_hash').notNull(),
+  providerId: text('provider_id').notNull(),
+  codeVerifier: text('code_verifier').notNull(),
+  nonce: text('nonce').notNull(),
+  returnTo: text('return_to').notNull(),
+  expiresAt: timestamp('expires_at', { withTimezone: true, precision: 3 }).notNull(),
+})
 
 export const installation = pgTable('installation', {
   name: text('name').primaryKey(),

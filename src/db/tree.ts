@@ -102,6 +102,7 @@ export type Tree = {
   readonly rules: ReadonlyMap<TemplateId, readonly Rule[]>
   readonly denied: readonly Item[]
   readonly catalog: ReadonlyMap<string, CatalogRow>
+  /** All of the tenant's freezes: a subagent's template is in none of the nodes yet. */
   readonly frozen: readonly { readonly scope: FreezeScope; readonly targetId: string }[]
   readonly openRequests: number
   /** Seconds; times of the requests of the last minute. */
@@ -339,9 +340,6 @@ export async function readTree(tx: Tx, of: TreeOf): Promise<Tree | null> {
     list.push({ id: row.id, effect: row.effect, suspended: row.suspended, item: itemOf(row) })
     byTemplate.set(row.templateId, list)
   }
-  const targets = new Set<string>(
-    nodes.flatMap((n) => [n.tenantId, n.templateId, n.agentId, n.userId]),
-  )
   return {
     root,
     nodes,
@@ -349,7 +347,7 @@ export async function readTree(tx: Tx, of: TreeOf): Promise<Tree | null> {
     rules: byTemplate,
     denied: items.filter((i) => i.outcome === 'refused').map(itemOf),
     catalog: new Map(catalog.map((row) => [row.id, row])),
-    frozen: frozen.filter((f) => targets.has(f.targetId)),
+    frozen,
     openRequests: new Set(items.filter((i) => i.outcome === 'pending').map((i) => i.requestId))
       .size,
     requestTimes: sessions.find((row) => row.parentId === null)?.requestTimes ?? [],

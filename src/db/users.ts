@@ -45,22 +45,23 @@ export async function findOrCreateUser(
   const known = await findUser(tx, tenant, person)
   if (known !== null || !person.createsUsers) return known
   const id = ctx.ids.id<UserId>('user')
-  // A login is only a label: when it is taken, the new person gets their subject's.
-  const [created] = await tx.sql<{ id: UserId }>`
-    insert into app_user (id, tenant_id, issuer, subject, login, name, email, attributes, created_at)
-    select ${id}, ${tenant.id}, ${person.issuer}, ${person.subject},
-      case when ${person.login ?? null}::text is null or exists (
-        select from app_user where tenant_id = ${tenant.id} and login = ${person.login ?? null})
-      then ${id} else ${person.login ?? null} end,
-      ${person.name ?? person.login ?? person.subject}, ${person.email ?? null}, ${json({})}::text::jsonb,
-      to_timestamp(${ctx.clock.now() / 1000}::float8)
-    on conflict on constraint user_is_keyed_by_tenant_issuer_subject do nothing returning id`
-  // Another instance may have been first: then it has recorded it.
-  if (created)
-    journal.tenant(
-      'admin.changed',
-      { what: 'user.created', id, by: 'identity_provider' },
-      { userId: id },
-    )
-  return findUser(tx, tenant, person)
+  // A login is only a label: when it is taken, the new person's is their id.
+  for (const login of [person.login ?? id, id]) {
+    // Two first tokens of one person may come at once, and so may two people of one login: any conflict inserts nothing.
+    const [made] = await tx.sql<{ id: UserId }>`
+      insert into app_user (id, tenant_id, issuer, subject, login, name, email, attributes, created_at)
+      values (${id}, ${tenant.id}, ${person.issuer}, ${person.subject}, ${login},
+        ${person.name ?? person.login ?? person.subject}, ${person.email ?? null},
+        ${json({})}::text::jsonb, to_timestamp(${ctx.clock.now() / 1000}::float8))
+      on conflict do nothing returning id`
+    if (made !== undefined)
+      journal.tenant(
+        'admin.changed',
+        { what: 'user.created', id, by: 'identity_provider' },
+        { userId: id },
+      )
+    const there = await findUser(tx, tenant, person)
+    if (there !== null) return there
+  }
+  return null
 }

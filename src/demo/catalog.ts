@@ -146,7 +146,7 @@ const CONTRACTS: readonly DemoPermission[] = [
     risk: 'high',
     sensitive: true,
     enforcedAt: 'data',
-    keywords: 'contract price pricing quote cost discount rate money commercial terms',
+    keywords: 'contract price pricing pay paid quote cost discount rate money commercial terms',
     data: {
       entity: 'contract',
       rows: { id: { $ne: '' } },

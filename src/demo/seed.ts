@@ -99,10 +99,11 @@ async function seedTenant(s: Seeding, tenant: DemoTenantData): Promise<void> {
   await tx.sql`insert into tenant_chain (tenant_id) values (${tenantId})`
   await createTenantKeys(tx, { tenantId, now })
   await tx.sql`
-    insert into identity_provider (id, tenant_id, issuer, audience, first_party_clients, private_network,
-      created_at)
+    insert into identity_provider (id, tenant_id, issuer, audience, first_party_clients, web_client_id,
+      web_client_secret, private_network, created_at)
     values (${ctx.ids.id('identityProvider')}, ${tenantId}, ${issuer}, ${issuerOf(ctx, tenant.slug)},
-      ${[DEMO_CLIENTS.people]}::text[], true, to_timestamp(${now}::float8))`
+      ${[DEMO_CLIENTS.people]}::text[], ${DEMO_CLIENTS.people},
+      ${s.secrets.idp.clientSecrets[tenant.slug]?.people ?? null}, true, to_timestamp(${now}::float8))`
   for (const user of tenant.users) {
     const attributes = user.region === undefined ? {} : { region: user.region }
     await tx.sql`

@@ -284,3 +284,13 @@ export const DEMO_TEMPLATES: readonly DemoTemplateData[] = [
     ],
   },
 ]
+
+/** What the web page shows before anybody has signed in: whom one can be. No secret: the demo's passwords are the logins. */
+export const demoWebConfig = () => ({
+  demo: true,
+  tenants: DEMO_TENANTS.map(({ slug, name, users }) => ({
+    slug,
+    name,
+    people: users.map((user) => ({ login: user.login, name: user.name })),
+  })),
+})

@@ -24,6 +24,7 @@ export type Denial =
   | 'unavailable'
 
 const ALGORITHMS = ['ES256', 'RS256']
+const HEADERS = new Set(['typ', 'alg', 'kid'])
 const ANSWER_MILLIS_MAX = 3000
 const JWKS_FRESH_MILLIS = 300_000
 /** Between two fetches for the sake of an unknown key, which anybody can name. */
@@ -111,7 +112,7 @@ export function connect(options: ConnectionOptions): Connection {
 
   async function offline(token: string): Promise<Read> {
     try {
-      const { payload } = await jwtVerify(token, await keySet(), {
+      const { payload, protectedHeader } = await jwtVerify(token, await keySet(), {
         issuer,
         audience,
         typ: 'at+jwt',
@@ -119,7 +120,9 @@ export function connect(options: ConnectionOptions): Connection {
         requiredClaims: ['exp', 'iat', 'jti', 'sid', 'authorization_details'],
         currentDate: new Date(now()),
       })
-      const facts = factsOf(payload, { issuer, audience })
+      // `crit`, `jku`, `jwk`, `x5c` and the rest are refused, not ignored: Lend sends none of them.
+      const plain = Object.keys(protectedHeader).every((name) => HEADERS.has(name))
+      const facts = plain ? factsOf(payload, { issuer, audience }) : null
       return facts === null ? { denied: 'token_invalid' } : { facts }
     } catch (error) {
       return { denied: denialOf(error) }

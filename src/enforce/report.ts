@@ -51,6 +51,33 @@ const wire = (call: Call, now: number) => ({
   ...(call.target === undefined ? {} : { target: call.target }),
 })
 
+/** `again`: it may not have arrived. `refused`: it did, and sending it again cannot help. */
+type Sent = 'arrived' | 'again' | 'refused'
+
+async function send(options: ReporterOptions, batch: Batch): Promise<Sent> {
+  try {
+    const answer = await options.fetch(options.url, {
+      method: 'POST',
+      headers: {
+        authorization: options.authorization,
+        'content-type': 'application/json',
+        'idempotency-key': batch.key,
+      },
+      body: JSON.stringify({
+        calls: batch.calls,
+        ...(batch.lost === 0 ? {} : { lost: batch.lost }),
+      }),
+      redirect: 'error',
+      signal: AbortSignal.timeout(SEND_MILLIS_MAX),
+    })
+    await answer.body?.cancel()
+    if (answer.ok) return 'arrived'
+    return answer.status === 429 || answer.status >= 500 ? 'again' : 'refused'
+  } catch {
+    return 'again'
+  }
+}
+
 /**
  * Queues calls and posts them in batches, so that no call waits for the record (I12). Memory is bounded: when the queue is
  * full the oldest is dropped and counted, and the count travels with the next batch. A batch that may or may not have
@@ -76,49 +103,22 @@ export function createReporter(options: ReporterOptions): Reporter {
     timer.unref()
   }
 
-  /** Whether the batch is dealt with, one way or the other. */
-  async function send(batch: Batch): Promise<boolean> {
-    try {
-      const answer = await options.fetch(options.url, {
-        method: 'POST',
-        headers: {
-          authorization: options.authorization,
-          'content-type': 'application/json',
-          'idempotency-key': batch.key,
-        },
-        body: JSON.stringify({
-          calls: batch.calls,
-          ...(batch.lost === 0 ? {} : { lost: batch.lost }),
-        }),
-        redirect: 'error',
-        signal: AbortSignal.timeout(SEND_MILLIS_MAX),
-      })
-      await answer.body?.cancel()
-      if (answer.ok) return true
-      if (answer.status === 429 || answer.status >= 500) return false
-      // Refused for good: sending it again cannot help.
-      lost += batch.calls.length + batch.lost
-      return true
-    } catch {
-      return false
-    }
-  }
-
   async function drain(): Promise<void> {
     while (pending !== null || queue.length > 0 || lost > 0) {
       if (pending === null) {
         pending = { key: crypto.randomUUID(), calls: queue.splice(0, BATCH_MAX), lost }
         lost = 0
       }
-      const before = lost
-      if (!(await send(pending))) {
+      const sent = await send(options, pending)
+      if (sent === 'again') {
         failures = Math.min(failures + 1, 10)
         return
       }
+      if (sent === 'refused') lost += pending.calls.length + pending.lost
       pending = null
       failures = 0
-      // Only what was refused for good is left: it is told of later, not at once and forever.
-      if (lost > before && queue.length === 0) return
+      // Only what was refused is left: it is told of with the next report, not at once and for ever.
+      if (sent === 'refused' && queue.length === 0) return
     }
   }
 

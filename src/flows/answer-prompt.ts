@@ -5,12 +5,20 @@ import { coveredBy, overlappedBy } from '../core/item.ts'
 import type { DecisionReason } from '../core/reason.ts'
 import type { GrantId, Item, ItemId, RequestId, RuleId, SessionId } from '../core/vocabulary.ts'
 import { Journal } from '../db/activity.ts'
-import { itemData } from '../db/endings.ts'
+import { itemData, narrowTree } from '../db/endings.ts'
 import { insertGrants, type NewGrant } from '../db/grants.ts'
 import { guardUserAlone } from '../db/guard.ts'
 import { settleItems } from '../db/requests.ts'
 import { renewRule, saveRule } from '../db/rules.ts'
-import { type ItemJson, itemOf, lockTree, type Node, subjectOf, worldOf } from '../db/tree.ts'
+import {
+  type ItemJson,
+  itemOf,
+  lockTree,
+  type Node,
+  nodeIn,
+  subjectOf,
+  worldOf,
+} from '../db/tree.ts'
 import { type Tx, withTx } from '../db/tx.ts'
 import { type Fault, type FieldError, fail, ok, type Result } from '../fault.ts'
 import type { Ctx } from '../ports.ts'
@@ -297,13 +305,17 @@ export async function answerPrompt(
   if (late) return { ok: false, fault: late }
   const live = liveNode(found, asked.request.sessionId, now)
   if (!live.ok) return live.fault.code === 'session_over' ? fail('request_cancelled') : live
-  const { tree, node } = live.value
+  const before = live.value
   const questions = questionsOf(asked.items, answers, now)
   if (!questions.ok) return questions
-  const frozen = questions.value.some((q) => isYes(q.answer)) ? freezeFault(tree, node) : null
+  const yes = questions.value.some((q) => isYes(q.answer))
+  const frozen = yes ? freezeFault(before.tree, before.node) : null
   if (frozen) return { ok: false, fault: frozen }
 
-  const journal = new Journal(ctx, node.tenantId)
+  const journal = new Journal(ctx, before.node.tenantId)
+  // What the user has lost is noticed at an answer too: else it would stand in for what they allow now, and then go.
+  const { tree } = await narrowTree(tx, journal, before.tree)
+  const node = nodeIn(tree, before.node.id) ?? before.node
   const world = worldOf(tree, node)
   const judged = judge(world, questions.value)
   const { requestId } = answers

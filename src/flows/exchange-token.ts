@@ -50,7 +50,8 @@ export type StartByExchange = {
 
 /**
  * RFC 8693, start (SPEC section 6.1): the user's token has been verified and bound to this agent's app. The answer's token
- * carries no permission (I1); the mode is `ask`, since an app could claim anything, unless the user created the session (I7).
+ * carries no permission (I1); the mode is `ask`, since an app could claim anything, unless the user created the session
+ * (I7).
  */
 export async function startByExchange(
   ctx: Ctx,
@@ -156,25 +157,24 @@ async function claim(
   const how = of.parentId === undefined ? 'start' : 'subagent'
   const now = secondsNow(ctx.clock)
   const sessionId = of.sessionId as SessionId
-  const live = liveNode(
-    await lockTree(tx, { tenantId: app.tenant.id, userId: of.userId, sessionId, now }),
+  const found = await lockTree(tx, {
+    tenantId: app.tenant.id,
+    userId: of.userId,
     sessionId,
     now,
-  )
-  const nobodys = () =>
-    refuse(tx, journal, app, { code: 'session_not_found' }, { how, userId: of.userId })
-  if (!live.ok)
-    return live.fault.code === 'session_not_found'
-      ? nobodys()
-      : refuse(tx, journal, app, live.fault, { how, userId: of.userId })
-  const { tree, node } = live.value
-  // Another user's, another agent's or another parent's session is as unknown as one that never was.
+  })
+  const named = found === null ? undefined : nodeIn(found, sessionId)
+  // Another user's, another agent's or another parent's session is as unknown as one that never was, over or not.
   if (
-    node.userId !== of.userId ||
-    node.agentId !== app.agentId ||
-    node.parentId !== (of.parentId ?? null)
+    named === undefined ||
+    named.userId !== of.userId ||
+    named.agentId !== app.agentId ||
+    named.parentId !== (of.parentId ?? null)
   )
-    return nobodys()
+    return refuse(tx, journal, app, { code: 'session_not_found' }, { how, userId: of.userId })
+  const live = liveNode(found, sessionId, now)
+  if (!live.ok) return refuse(tx, journal, app, live.fault, { node: named, how })
+  const { tree, node } = live.value
   if (
     of.template !== undefined &&
     of.template !== node.templateName &&
@@ -230,7 +230,12 @@ export async function claimSubagent(
     const userId = parent.on_behalf_of
     const tree = await lockTree(tx, { tenantId: app.tenant.id, userId, sessionId: parent.sid, now })
     const live = liveNode(tree, parent.sid, now, parent.session_version)
-    if (!live.ok) return refuse(tx, journal, app, live.fault, { how: 'subagent', userId })
+    if (!live.ok)
+      return refuse(tx, journal, app, live.fault, {
+        node: tree === null ? undefined : nodeIn(tree, parent.sid),
+        userId,
+        how: 'subagent',
+      })
     return claim(ctx, tx, journal, app, {
       userId,
       sessionId: of.sessionId,

@@ -61,7 +61,7 @@ export function standingOf(tree: Tree, node: Node, permission: string): Standing
   }
 }
 
-/** What would be decided if the session asked for the permission: for one that takes a resource, for the best it could name. */
+/** What would be decided if the session asked for it: of a permission that takes a resource, for the best it could name. */
 function wouldBe(tree: Tree, node: Node, permission: string): Verdict {
   const world = worldOf(tree, node)
   const inReach = ceilingItems(node, permission)

@@ -8,7 +8,7 @@ import type { SessionId, UserId } from '../core/vocabulary.ts'
 import { Journal } from '../db/activity.ts'
 import { type Ended, endSubtree, lostNow } from '../db/endings.ts'
 import { sessionOfRefreshToken } from '../db/sessions.ts'
-import { lockTree, pathOf, readTree } from '../db/tree.ts'
+import { lockTree, nodeIn, pathOf, readTree } from '../db/tree.ts'
 import { withRead, withTx } from '../db/tx.ts'
 import { fail, ok, type Result } from '../fault.ts'
 import type { Ctx } from '../ports.ts'
@@ -110,13 +110,13 @@ export async function revokeToken(
       sessionId: named.id,
       now,
     })
-    const live = liveNode(tree, named.id, now)
-    // Disabled or past its end: it is dead already or about to be swept; nothing is left to revoke.
-    if (!live.ok) return ok(null)
+    const node = tree === null ? undefined : nodeIn(tree, named.id)
+    // Over, or past its end and about to be swept: nothing is left to revoke. A disabled agent or user keeps nobody from it.
+    if (tree === null || node?.status !== 'active' || now >= node.expiresAt) return ok(null)
     const journal = new Journal(ctx, app.tenant.id)
     const ended = await endSubtree(tx, journal, {
-      ...live.value,
-      top: live.value.node,
+      tree,
+      top: node,
       reason: 'token_revoked',
       now,
     })

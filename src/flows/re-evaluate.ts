@@ -4,8 +4,8 @@ import { endSubtree, narrowTree } from '../db/endings.ts'
 import {
   ACCESS_CHANGED,
   type FeedRow,
-  lockCursor,
   moveCursor,
+  readCursor,
   readFeed,
   tellAccessChanged,
 } from '../db/feed.ts'
@@ -108,8 +108,9 @@ async function* usersOf(ctx: Ctx, rows: readonly FeedRow[]): AsyncGenerator<User
 
 /**
  * Acts on every change of access since the job last looked, and returns how much that was. The place in the feed moves
- * only after the work, so a crash in the middle repeats it, which is harmless. It is not kept locked meanwhile: an open
- * transaction would hold back the horizon of every reader of the feed, revocation among them.
+ * only after the work, so a crash in the middle repeats it, which is harmless; so do two instances that follow at once.
+ * It is not kept locked meanwhile: an open transaction would hold back the horizon of every reader of the feed, revocation
+ * among them. With nothing new it writes nothing.
  *
  * Whoever cannot be re-evaluated is told of again at the feed's end, in the transaction that moves on, so that one broken
  * session neither blocks the others nor is forgotten. Then this throws, and the caller tries again later.
@@ -118,8 +119,8 @@ export async function followFeed(ctx: Ctx): Promise<Followed> {
   let done: Followed = { rows: 0, sessions: 0, lost: 0 }
   for (;;) {
     const rows = await withTx(ctx.db, 'read_feed', async (tx) => {
-      const after = await lockCursor(tx, RE_EVALUATE_JOB)
-      return after === null ? [] : readFeed(tx, { after, limit: ROWS_A_BATCH })
+      const after = await readCursor(tx, RE_EVALUATE_JOB)
+      return readFeed(tx, { after, limit: ROWS_A_BATCH })
     })
     const last = rows.at(-1)
     if (last === undefined) return done

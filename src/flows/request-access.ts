@@ -4,11 +4,19 @@ import { factsOf, isSensitive } from '../core/facts.ts'
 import { itemKey } from '../core/item.ts'
 import type { GrantId, Item, ItemId, RequestId } from '../core/vocabulary.ts'
 import { Journal } from '../db/activity.ts'
-import { itemData } from '../db/endings.ts'
+import { itemData, narrowTree } from '../db/endings.ts'
 import { insertGrants, type NewGrant } from '../db/grants.ts'
 import { insertRequest } from '../db/requests.ts'
 import { maskedFields } from '../db/restrictions.ts'
-import { lockTree, type Node, type PendingRow, subjectOf, type Tree, worldOf } from '../db/tree.ts'
+import {
+  lockTree,
+  type Node,
+  nodeIn,
+  type PendingRow,
+  subjectOf,
+  type Tree,
+  worldOf,
+} from '../db/tree.ts'
 import { type Tx, withTx } from '../db/tx.ts'
 import { type Fault, ok, type Result } from '../fault.ts'
 import type { Ctx } from '../ports.ts'
@@ -21,18 +29,21 @@ export type Asked = {
   readonly reason: string
 }
 
-/** One item's standing after the call. `requestId` when the user has been, or is already, asked. */
+/**
+ * One item's standing after the call. `requestId`, and until when that request waits, when the user has been, or is
+ * already, asked.
+ */
 export type AskedItem = {
   readonly item: Item
   readonly verdict: Verdict
   readonly itemId?: ItemId
   readonly requestId?: RequestId
+  readonly expiresAt?: number
 }
 
 export type AskResult = {
   readonly items: readonly AskedItem[]
   readonly requestId?: RequestId
-  readonly expiresAt?: number
   /** What the session holds now. */
   readonly held: readonly GrantId[]
 }
@@ -202,6 +213,12 @@ async function write(
   return { requestId, expiresAt, granted }
 }
 
+/** The request that asks for an item: this call's, or the one before it that asks already. */
+const askedBy = (already: PendingRow | undefined, written: Written) => ({
+  requestId: already?.requestId ?? written.requestId,
+  expiresAt: already?.expiresAt ?? written.expiresAt,
+})
+
 /**
  * `iam.request_access` (SPEC sections 4, 7): every item is granted, refused or asked of the user, in one transaction
  * under the root session's lock, with its record (I2, I12). Does not wait for the user: see `await-answer.ts`.
@@ -225,17 +242,23 @@ export async function requestAccess(
     })
     const live = liveNode(found, sessionId, now, caller.sessionVersion)
     if (!live.ok) return live
-    const { tree, node } = live.value
-    const journal = new Journal(ctx, node.tenantId)
-    const rate = rateFault(tree, now)
-    const refused = freezeFault(tree, node) ?? rate.fault ?? sizeFault(node, asked.items.length)
-    if (refused) return refuseCall(tx, journal, node, asked, refused)
+    const before = live.value
+    const journal = new Journal(ctx, before.node.tenantId)
+    const rate = rateFault(before.tree, now)
+    const refused =
+      freezeFault(before.tree, before.node) ??
+      rate.fault ??
+      sizeFault(before.node, asked.items.length)
+    if (refused) return refuseCall(tx, journal, before.node, asked, refused)
 
     const masked = asked.items.some((i) => i.narrow)
-      ? await maskedFields(tx, node.userId)
+      ? await maskedFields(tx, before.node.userId)
       : new Map()
-    const items = canonicalItems(asked.items, { catalog: tree.catalog, masked })
+    const items = canonicalItems(asked.items, { catalog: before.tree.catalog, masked })
     if (!items.ok) return items
+    // What has been lost since the last look is not held: it neither answers for another item nor stands in its way.
+    const { tree } = await narrowTree(tx, journal, before.tree)
+    const node = nodeIn(tree, sessionId) ?? before.node
     const decided = decideAll(ctx, tree, node, distinct(items.value))
     const prompts = decided.some((d) => d.verdict.outcome === 'asked' && d.already === undefined)
     const crowded = prompts ? openFault(tree) : null
@@ -255,17 +278,12 @@ export async function requestAccess(
           item: d.item,
           verdict: d.verdict,
           ...(d.itemId === undefined ? {} : { itemId: d.itemId }),
-          ...(d.verdict.outcome === 'asked' ? { requestId: d.requestId ?? written.requestId } : {}),
+          ...(d.verdict.outcome === 'asked' ? askedBy(d.already, written) : {}),
         })),
       ...(anew
         ? { requestId: written.requestId }
         : already
           ? { requestId: already.requestId }
-          : {}),
-      ...(prompts
-        ? { expiresAt: written.expiresAt }
-        : already
-          ? { expiresAt: already.expiresAt }
           : {}),
       held: [...node.grants.map((g) => g.id), ...written.granted.map((g) => g.id)],
     })

@@ -82,6 +82,35 @@ async function refuse(
   return { ok: false, fault }
 }
 
+/** On the parent's chain that it started a child, on the child's own how it began and what it was lent (I12). */
+function record(journal: Journal, parent: Node, input: SubagentInput, child: Subagent): void {
+  const { id, template, mode, readOnly, expiresAt, inherited } = child
+  const { rootId, agentId, userId } = parent
+  const subject: Subject = { id, rootId, agentId, userId, template, head: CHAIN_START }
+  journal.session(subjectOf(parent), 'subagent.started', {
+    child: id,
+    child_template: template,
+    read_only: readOnly,
+    inherited: inherited.length,
+  })
+  journal.session(subject, 'session.started', {
+    mode,
+    by: 'agent',
+    parent: parent.id,
+    read_only: readOnly,
+    expires_at: new Date(expiresAt * 1000).toISOString(),
+    ...(input.task === undefined ? {} : { task: input.task }),
+  })
+  for (const g of inherited)
+    journal.session(subject, 'grant.created', {
+      grant_id: g.id,
+      ...itemData(g.item),
+      source: 'inherited',
+      inherited_from: g.inheritedFrom,
+      read_only: g.readOnly,
+    })
+}
+
 /**
  * `iam.start_subagent` (SPEC section 5, I9): a child session of the same agent and user, in the loosest allowed mode that
  * is no looser than the parent's, ending no later, holding at most what the parent holds. Nothing flows up.
@@ -152,38 +181,10 @@ export async function startSubagent(
     )
     await insertGrants(tx, { tenantId: tenant.id, now }, inherited)
     const template = `${running.name}@${running.adoptedVersion}`
-    const subject: Subject = {
-      id,
-      rootId: parent.rootId,
-      agentId: parent.agentId,
-      userId,
-      template,
-      head: CHAIN_START,
-    }
-    journal.session(subjectOf(parent), 'subagent.started', {
-      child: id,
-      child_template: template,
-      read_only: readOnly,
-      inherited: inherited.length,
-    })
-    journal.session(subject, 'session.started', {
-      mode,
-      by: 'agent',
-      parent: parent.id,
-      read_only: readOnly,
-      expires_at: new Date(expiresAt * 1000).toISOString(),
-      ...(input.task === undefined ? {} : { task: input.task }),
-    })
-    for (const g of inherited)
-      journal.session(subject, 'grant.created', {
-        grant_id: g.id,
-        ...itemData(g.item),
-        source: 'inherited',
-        inherited_from: g.inheritedFrom,
-        read_only: g.readOnly,
-      })
+    const child: Subagent = { id, template, mode, readOnly, expiresAt, inherited }
+    record(journal, parent, input, child)
     await journal.write(tx)
-    return ok({ id, template, mode, readOnly, expiresAt, inherited })
+    return ok(child)
   })
   ctx.notify.kick()
   return result

@@ -6,6 +6,9 @@ import { userCallerFrom } from '../identity/people.ts'
 import { createMcpEndpoint } from '../mcp/endpoint.ts'
 import { iamTools } from '../mcp/iam-tools.ts'
 import { JWKS_MAX_AGE_SECONDS } from '../tokens/keys.ts'
+import { messagePage } from './browser/pages.ts'
+import { browserRoutes, type WebConfig } from './browser/routes.ts'
+import { browserUserFrom } from './browser/sign-in.ts'
 import { resourceMetadata, serverMetadata } from './metadata.ts'
 import {
   agentCallerFrom,
@@ -20,6 +23,10 @@ import { createPeopleApi, requestIdOf } from './people/app.ts'
 import { isOutage } from './problem.ts'
 
 export type AppDeps = OAuthDeps & {
+  /** What the web page is told before anybody has signed in; by default, that this is no demo. */
+  readonly web?: WebConfig
+  /** See `SignInDeps`. */
+  readonly then?: (tenant: TenantRef, returnTo: string) => string
   /** Whether this instance may take traffic. */
   readonly ready: () => boolean
   readonly onBug: (error: unknown, requestId: string) => void
@@ -89,7 +96,12 @@ export function createApp(deps: AppDeps): Hono<Env> {
   const named = async (c: Context<Env>, next: () => Promise<void>) => {
     const tenant = await find(c.req.param('tenant') ?? '')
     if (tenant === null)
-      return c.json({ error: 'not_found', error_description: 'No such tenant.' }, 404)
+      return c.req.header('accept')?.includes('text/html')
+        ? messagePage(404, 'No such organisation', 'Check the address.', {
+            href: '/',
+            text: 'Choose another',
+          })
+        : c.json({ error: 'not_found', error_description: 'No such tenant.' }, 404)
     c.set('tenant', tenant)
     return next()
   }
@@ -103,19 +115,21 @@ export function createApp(deps: AppDeps): Hono<Env> {
   health(app, deps)
   const people = createPeopleApi(deps.ctx, {
     verifyUser: userCallerFrom(deps.ctx, deps.verifier),
+    browserUser: browserUserFrom(deps.ctx),
     findTenant: find,
     ...(deps.ctx.stopping ? { stopping: deps.ctx.stopping } : {}),
     onBug: deps.onBug,
   })
   app.route('/', people)
   for (const path of [
-    '/t/:tenant/oauth/*',
-    '/t/:tenant/mcp',
+    '/t/:tenant',
+    '/t/:tenant/*',
     '/.well-known/oauth-authorization-server/t/:tenant',
     '/.well-known/oauth-protected-resource/t/:tenant/mcp',
   ])
     app.use(path, named)
   tenantRoutes(app, deps)
+  browserRoutes(app, { ...deps, web: deps.web ?? { demo: false } })
   app.notFound((c) =>
     c.json({ error: 'not_found', error_description: 'No such address here.' }, 404),
   )

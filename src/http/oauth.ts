@@ -48,9 +48,10 @@ const malformed = (path: string, message: string) =>
 
 /** RFC 8707: an absolute URI without a fragment; one audience a token. */
 function resourceOf(form: URLSearchParams): Result<string | undefined> {
-  if (form.has('audience'))
+  if (param(form, 'audience') !== undefined)
     return fail('target_invalid', { detail: 'Name the resource server by resource, not audience.' })
-  const all = form.getAll('resource')
+  // A parameter without a value counts as omitted (RFC 6749 section 3.2).
+  const all = form.getAll('resource').filter((value) => value !== '')
   if (all.length > 1)
     return fail('target_invalid', { detail: 'One audience a token: send one resource.' })
   const [resource] = all
@@ -75,8 +76,9 @@ async function exchange(
   if (subject === undefined) return malformed('subject_token', 'is required')
   if (type !== ACCESS_TOKEN && type !== `${TOKEN_TYPE}jwt`)
     return malformed('subject_token_type', `must be ${ACCESS_TOKEN}`)
-  if (form.has('actor_token') || form.has('actor_token_type'))
-    return malformed('actor_token', 'is not taken: the actor is the authenticated client')
+  const actor = ['actor_token', 'actor_token_type'].find((name) => param(form, name) !== undefined)
+  if (actor !== undefined)
+    return malformed(actor, 'is not taken: the actor is the authenticated client')
   if (param(form, 'scope') !== undefined) return fail('scope_not_requested')
   const requested = param(form, 'requested_token_type')
   if (requested !== undefined && requested !== ACCESS_TOKEN)

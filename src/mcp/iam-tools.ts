@@ -95,18 +95,17 @@ const requestTool =
           })
         : null
     const now = new Map(waited?.items.map((i) => [i.id, i]))
-    const open = value.items.some(
-      (i) =>
-        i.verdict.outcome === 'asked' &&
-        (now.get(i.itemId ?? ('' as never))?.outcome ?? 'pending') === 'pending',
-    )
+    const standingNow = (i: AskedItem): Standing => (i.itemId && now.get(i.itemId)) || standing(i)
+    const open = value.items.filter((i) => standingNow(i).outcome === 'pending')
+    // What this call asked comes first; else a question from before that is still open.
+    const waits = open.find((i) => i.requestId === value.requestId) ?? open[0]
     return ok({
-      items: value.items.map((i) => outcomeView(i, (i.itemId && now.get(i.itemId)) || standing(i))),
+      items: value.items.map((i) => outcomeView(i, standingNow(i))),
       ...(value.requestId === undefined ? {} : { request_id: value.requestId }),
-      ...(open && value.expiresAt !== undefined ? { expires_at: iso(value.expiresAt) } : {}),
-      ...(open && value.requestId !== undefined
-        ? { review_url: reviewUrl(ctx, caller, value.requestId) }
-        : {}),
+      ...(waits?.expiresAt === undefined ? {} : { expires_at: iso(waits.expiresAt) }),
+      ...(waits?.requestId === undefined
+        ? {}
+        : { review_url: reviewUrl(ctx, caller, waits.requestId) }),
       token_refresh: needsRefresh(caller, waited?.held ?? value.held),
     })
   }

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { type Head, hashOf, keyOf, type Rows, rowKey, START } from './real.ts'
+import { type ActivityRow, type Head, hashOf, keyOf, type Rows, rowKey, START } from './real.ts'
 import { covers, rootOf } from './reference.ts'
 import type { Both } from './run.ts'
 import { templateId, USERS } from './universe.ts'
@@ -13,16 +13,17 @@ export type Seen = {
 
 /** Everything that SPEC section 10 says of a state, and that the state is the model's. */
 export function check(both: Both, seen: Seen): void {
+  const unread = both.real.unread.splice(0)
   agrees(both)
   versionsRise(both, seen)
   walls(both)
   told(both)
   tree(both)
-  records(both)
+  records(both, unread)
   assert.equal(both.real.rows.orphans, 0, 'I5: no grant outlives its session')
   if (seen.before.other !== '')
     assert.equal(both.real.rows.other, seen.before.other, 'I17: nothing of another tenant changed')
-  secrets(both, seen)
+  secrets(both, seen, unread)
 }
 
 /** The two states, each written out as sorted lines. */
@@ -152,12 +153,12 @@ function tree({ real }: Both): void {
 }
 
 /** I12 and section 11: exactly the records that were due, each naming its agent, user and session, on whole chains. */
-function records(both: Both): void {
+function records(both: Both, unread: readonly ActivityRow[]): void {
   const { model, real } = both
   const heads = real.stage.heads
   const lines: string[] = []
   const ends = new Set<string>()
-  for (const { chain, record: row } of real.rows.activity) {
+  for (const { chain, record: row } of unread) {
     const record = Object.fromEntries(
       Object.entries({ ...row, at: new Date(String(row.at)).toISOString() }).filter(
         ([, value]) => value !== null,
@@ -206,7 +207,7 @@ const more = (type: string, data: { readonly [name: string]: unknown }): string 
         : ''
 
 /** I18: no credential in anything that an agent is told, nor in any record. */
-function secrets({ real }: Both, { results }: Seen): void {
-  const text = JSON.stringify([results, real.rows.activity.map((a) => a.record)])
+function secrets({ real }: Both, { results }: Seen, unread: readonly ActivityRow[]): void {
+  const text = JSON.stringify([results, unread.map((a) => a.record)])
   for (const secret of real.secrets) assert(!text.includes(secret), 'I18: no secret is told')
 }

@@ -143,6 +143,8 @@ export const OTHER_TENANT = [
   'child',
   'end',
   'reissue',
+  'other agent reissues',
+  'other agent exchanges',
   'claim',
   'freeze',
   'unfreeze',
@@ -158,11 +160,21 @@ const one = <T>(values: readonly T[]) => fc.constantFrom(...values)
 const user = mostly(0, 1)
 const root = mostly('m-root', 'm-other', ...TEMPLATE_NAMES.slice(1))
 const mode = one(['ask', 'auto', 'bypass'] as const)
+/** From here on a wish is one of the sequence's few favourites, so that requests, rules and answers meet. */
+const FAVOURITE = 1000
 const wish = fc.oneof(
-  { weight: 60, arbitrary: fc.nat(SOUND_WISHES - 1) },
+  { weight: 40, arbitrary: fc.nat({ max: 99 }).map((n) => FAVOURITE + n) },
+  { weight: 20, arbitrary: fc.nat(SOUND_WISHES - 1) },
   { weight: 1, arbitrary: fc.integer({ min: SOUND_WISHES, max: WISHES.length - 1 }) },
 )
-const answer = one<Answer>(['allow_once', 'allow_once', 'allow_always', 'deny', 'deny_always'])
+const answer = one<Answer>([
+  'allow_once',
+  'allow_once',
+  'allow_always',
+  'allow_always',
+  'deny',
+  'deny_always',
+])
 const seconds = one([1, 30, 61, 121, 301, 601, 900, 1801, 3600])
 const some = fc.option(seconds, { freq: 4 })
 const audience = mostly<string | null>(null, ...Object.keys(SERVERS), 'https://none.example')
@@ -308,7 +320,13 @@ const weighted: readonly (readonly [number, fc.Arbitrary<Command>])[] = [
       as: mostly<'own' | 'other' | 'tenant'>('own', 'other', 'tenant'),
     }),
   ],
-  [3, fc.record({ do: fc.constant('suspend' as const), template: one(ENABLED) })],
+  [
+    3,
+    fc.record({
+      do: fc.constant('suspend' as const),
+      template: fc.oneof(fc.constant('m-root'), one(ENABLED)),
+    }),
+  ],
   [
     5,
     fc.record({
@@ -360,14 +378,22 @@ const weighted: readonly (readonly [number, fc.Arbitrary<Command>])[] = [
   [2, fc.record({ do: fc.constant('other tenant' as const), at: pick, what: one(OTHER_TENANT) })],
 ]
 
+const settled = (command: Command, favourites: readonly number[]): Command => {
+  const settle = (n: number) =>
+    n < FAVOURITE ? n : (favourites[(n - FAVOURITE) % favourites.length] ?? 0)
+  if (command.do === 'ask') return { ...command, items: command.items.map(settle) }
+  return command.do === 'rule' ? { ...command, item: settle(command.item) } : command
+}
+
 /** A session to begin with, mostly one that can do a lot, and then anything. */
 export const sequences: fc.Arbitrary<readonly Command[]> = fc
   .tuple(
     start,
     fc.array(fc.oneof(...weighted.map(([weight, arbitrary]) => ({ weight, arbitrary }))), {
-      minLength: 7,
-      maxLength: 14,
+      minLength: 1,
+      maxLength: 20,
       size: 'max',
     }),
+    fc.array(fc.nat(SOUND_WISHES - 1), { minLength: 2, maxLength: 4, size: 'max' }),
   )
-  .map(([first, rest]) => [first, ...rest])
+  .map(([first, rest, favourites]) => [first, ...rest].map((c) => settled(c, favourites)))

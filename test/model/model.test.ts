@@ -1,8 +1,8 @@
 import fc from 'fast-check'
 import { afterAll, beforeAll, describe, it } from 'vitest'
-import { sequences } from './commands.ts'
+import { type Command, sequences } from './commands.ts'
 import { createStage, type Stage } from './real.ts'
-import { run } from './run.ts'
+import { run, TALLY } from './run.ts'
 
 const RUNS = Number(process.env.LEND_MODEL_RUNS ?? 1000)
 const SEED = process.env.LEND_MODEL_SEED
@@ -15,14 +15,45 @@ describe('the system equals the idea', () => {
   })
   afterAll(() => stage.world.close())
 
+  const fails = (commands: readonly Command[]): Promise<string | null> =>
+    run(stage, commands).then(
+      () => null,
+      (error: unknown) => (error instanceof Error ? error.message : String(error)),
+    )
+
+  /** Leaves out what the failure does not need; what is printed can be pasted into `regressions.test.ts`. */
+  async function smallest(commands: readonly Command[]): Promise<readonly Command[]> {
+    for (const i of commands.keys()) {
+      const fewer = commands.filter((_, at) => at !== i)
+      if ((await fails(fewer)) !== null) return smallest(fewer)
+    }
+    return commands
+  }
+
   it(`does what the model says, in ${RUNS} sequences, with I1 to I18 after every command`, async () => {
-    await fc.assert(
-      fc.asyncProperty(sequences, (commands) => run(stage, commands)),
+    const details = await fc.check(
+      fc.asyncProperty(sequences, async (commands) => {
+        await run(stage, commands)
+      }),
       {
         numRuns: RUNS,
         ...(SEED === undefined ? {} : { seed: Number(SEED) }),
         ...(PATH === undefined ? {} : { path: PATH }),
       },
+    )
+    console.log(
+      [...TALLY]
+        .sort()
+        .map(([k, n]) => `${n}\t${k}`)
+        .join('\n'),
+    )
+    if (!details.failed) return
+    const [found] = details.counterexample ?? []
+    if (found === undefined) throw new Error(fc.defaultReportMessage(details))
+    const commands = await smallest(found)
+    const lines = commands.map((command) => `  ${JSON.stringify(command)},`).join('\n')
+    throw new Error(
+      `${await fails(commands)}\nLEND_MODEL_SEED=${details.seed} LEND_MODEL_PATH=${details.counterexamplePath}\n[\n${lines}\n]\n`,
     )
   })
 })

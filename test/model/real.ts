@@ -226,6 +226,8 @@ export class Real {
   readonly tokens: { readonly session: Session; readonly claims: SessionClaims }[] = []
   /** Every refresh token: none may ever be seen again (I18). */
   readonly secrets: string[] = []
+  /** Records that no check has read yet. */
+  readonly unread: ActivityRow[] = []
   rows: Rows = {
     sessions: [],
     grants: [],
@@ -245,6 +247,13 @@ export class Real {
     await stage.world.pg.exec(resetSql())
     const real = new Real(stage)
     await real.look()
+    real.unread.length = 0
+    // Only tenants' chains go on; a sequence that failed may have left them half read.
+    stage.heads.clear()
+    for (const { id, ...head } of await stage.world.rows<Head & { id: string }>(
+      'select tenant_id as id, seq, hash from tenant_chain',
+    ))
+      stage.heads.set(id, head)
     return real
   }
 
@@ -253,6 +262,7 @@ export class Real {
     const [row] = await this.stage.world.rows<{ state: Rows }>(STATE, [this.stage.activity])
     if (row === undefined) throw new Error('no state')
     this.rows = row.state
+    this.unread.push(...this.rows.activity)
     this.stage.activity = this.rows.activity.at(-1)?.n ?? this.stage.activity
   }
 

@@ -171,7 +171,7 @@ export class Reference {
   isSensitive(template: string, own: number, item: Item): boolean {
     const v = this.versions(template, own)
     return (
-      this.catalog.get(item.permission)?.sensitive === true ||
+      this.known(item.permission)?.sensitive === true ||
       overlapped([...v.own.sensitive, ...v.adopted.sensitive], item)
     )
   }
@@ -439,7 +439,7 @@ export class Reference {
     if (this.known(wish.item.permission) === undefined || wish.malformed) return 'item_invalid'
     const adopted = this.tenant.get(template)?.adopted ?? 1
     const sensitive =
-      this.catalog.get(wish.item.permission)?.sensitive === true ||
+      this.known(wish.item.permission)?.sensitive === true ||
       overlapped(version(template, adopted).sensitive, wish.item)
     if (effect === 'allow' && sensitive) return 'sensitive_not_remembered'
     this.saveRule(user, template, effect, wish.item, ends, null)
@@ -680,10 +680,10 @@ export class Reference {
       return code
     }
     const held = s.parent === null ? null : this.dead(s.parent, stale)
-    if (held !== null) return refuse(null, held)
-    const dead = this.dead(s)
-    if (dead !== null) return refuse(null, dead)
+    if (held !== null) return refuse(s.parent, held)
     if (!mine) return refuse(null, 'session_not_found')
+    const dead = this.dead(s)
+    if (dead !== null) return refuse(s, dead)
     if (this.isFrozen(s)) return refuse(s, 'frozen')
     if (this.tenant.get(s.template)?.on !== true) return refuse(s, 'template_not_enabled')
     if (s.claimed) return refuse(s, 'session_claimed')

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import type { EnforcementCaller, TenantRef } from '../../src/callers.ts'
 import type { UserId } from '../../src/core/vocabulary.ts'
-import type { Result } from '../../src/fault.ts'
+import { fail, type Result } from '../../src/fault.ts'
 import { changeUser, giveUserPermission, takeUserPermission } from '../../src/flows/admin/users.ts'
 import { answerPromptTx } from '../../src/flows/answer-prompt.ts'
 import { createRule, deleteRule } from '../../src/flows/edit-rules.ts'
@@ -71,6 +71,8 @@ export async function run(stage: Stage, commands: readonly Command[]): Promise<v
     try {
       await step(both, command)
       await both.real.look()
+      for (const r of both.model.records) tally(r.replace(/^s\d+/, 's'))
+      tally(`DO ${command.do}`)
       check(both, told)
     } catch (error) {
       if (error instanceof Error)
@@ -89,7 +91,14 @@ export type Both = {
   granted: readonly (readonly [Session, Wish['item']])[]
 }
 
-const same = (real: unknown, model: unknown) => assert.deepEqual(real, model)
+const same = (real: unknown, model: unknown) => {
+  if (typeof model === 'string' && !model.startsWith('ses_')) tally(`FAULT ${model}`)
+  if (typeof model === 'object' && model !== null && 'items' in model)
+    for (const i of model.items as string[]) tally(`ASK ${i.split(' in ')[0]}`)
+  assert.deepEqual(real, model)
+}
+export const TALLY = new Map<string, number>()
+const tally = (k: string) => TALLY.set(k, (TALLY.get(k) ?? 0) + 1)
 
 /** Below 100 among those that live, if any do. */
 function pickOf<T>(all: readonly T[], pick: number, live: (one: T) => boolean): T | undefined {
@@ -281,7 +290,7 @@ const COMMANDS: { readonly [Name in Command['do']]: Do<Name> } = {
       resource: undefined,
     })
     const dead = model.dead(s, true)
-    model.note('token.refused', null)
+    model.note('token.refused', dead === null ? null : s)
     issued(both, got, dead ?? 'session_not_found')
   },
 
@@ -774,6 +783,21 @@ const COMMANDS: { readonly [Name in Command['do']]: Do<Name> } = {
         }),
         'refresh_token_invalid',
       ],
+      'other agent reissues': async () => [
+        await refreshToken(ctx, real.app(OTHER_AGENT), {
+          refreshToken: real.refresh.get(s.n) ?? 'none',
+          resource: undefined,
+        }),
+        'refresh_token_invalid',
+      ],
+      'other agent exchanges': async () => {
+        if (s.token === null) return [fail('not_found'), 'not_found']
+        const dead = model.dead(s, true)
+        model.note('token.refused', dead === null ? null : s)
+        const app = real.app(OTHER_AGENT)
+        const got = await exchangeForAudience(ctx, app, real.presented(s, true), undefined)
+        return [got, dead ?? 'session_not_found']
+      },
       claim: async () => {
         model.records.push('other token.refused')
         const got = await startByExchange(ctx, app, {

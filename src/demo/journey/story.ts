@@ -53,7 +53,7 @@ export function createStory(out: NodeJS.WriteStream): Story {
       current = `step ${steps} (${title})`
       line(`\n${BOLD}${steps}. ${title}${PLAIN}`)
     },
-    say: (who, what) => line(`   ${`${who}:`.padEnd(9)} ${what}`),
+    say: (who, what) => line(`   ${(who === '' ? '' : `${who}:`).padEnd(9)} ${what}`),
     pane: (title, lines) => {
       line(`   ${DIM}access of ${title}:${PLAIN}${lines.length === 0 ? ' nothing' : ''}`)
       table(lines.map(({ permission, note }) => [`· ${permission}`, note]))

@@ -24,7 +24,7 @@ export function accountsService(guard: Guard, now: () => number): Hono {
     // The service's own knowledge of who this is: someone it does not know has no region, and so no rows.
     const region = tenant.employees.get(verdict.user ?? '')?.region
     const items = accountsAt(now())
-      // A restriction of every account manager (I14), applied first: nobody finds out a number by asking which rows have it.
+      // A restriction of every account manager (I14), first of all: nobody finds a number by asking which rows have it.
       .map((account) => ({ ...account, phone: null }))
       .filter((account) => account.region === region && shownBy(verdict.grants, account))
     return c.json({ items, masked: MASKED })

@@ -27,6 +27,9 @@ export type MemberChange =
       readonly remove?: readonly string[] | undefined
     }
 
+const isList = (members: MemberChange | undefined): members is readonly string[] =>
+  Array.isArray(members)
+
 const noGroup = () => fail('not_found', { detail: 'No such group in this organisation.' })
 
 async function memberFault(
@@ -91,10 +94,8 @@ export async function changeGroup(
   if (before === null) return noGroup()
   const had = before.members.map((member) => member.id as string)
   const { members } = patch
-  const full = Array.isArray(members) ? (members as readonly string[]) : null
-  const change = Array.isArray(members)
-    ? undefined
-    : (members as Exclude<MemberChange, readonly string[]>)
+  const full = isList(members) ? members : null
+  const change = isList(members) ? undefined : members
   const add = full ?? change?.add ?? []
   const remove = full === null ? (change?.remove ?? []) : had.filter((one) => !full.includes(one))
   const known = await memberFault(tx, caller, add, full === null ? 'members.add' : 'members')

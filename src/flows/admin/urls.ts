@@ -22,7 +22,7 @@ function isOurs(url: URL, publicUrl: string): boolean {
   )
 }
 
-/** RFC 8707 section 2: an absolute URI without a fragment; here also spelled in one way only, since it is compared as text. */
+/** RFC 8707 section 2: an absolute URI without a fragment; here spelled in one way only, since it is compared as text. */
 export function resourceProblem(resource: string, publicUrl: string): string | null {
   const url = parsed(resource)
   if (url === null) return 'must be an absolute URI'

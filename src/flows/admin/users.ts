@@ -155,7 +155,12 @@ export async function changeUser(
       ? 'user.enabled'
       : 'user.changed'
   const { status, name, email, attributes, staff_roles } = patch
-  const changes = { ...given({ status, name, email, attributes, staff_roles }), ...ended?.counts }
+  // The record cannot be erased, so it does not say what a person's address was.
+  const mail = email === undefined ? undefined : email === null ? 'removed' : 'changed'
+  const changes = {
+    ...given({ status, name, email: mail, attributes, staff_roles }),
+    ...ended?.counts,
+  }
   const affects = disabled || patch.attributes !== undefined ? { affects: [userId] } : {}
   const change = { what, id, changes, names: { userId }, ...affects }
   await recordChange(ctx, tx, caller, change, journal)

@@ -54,6 +54,7 @@ const FORMATS = {
 /** Pages as bytes, made only as fast as they are read. A fault in the middle breaks the connection off: no short file. */
 function streamOf(
   c: PeopleContext,
+  first: readonly ActivityRecord[],
   pages: AsyncGenerator<readonly ActivityRecord[]>,
   format: (typeof FORMATS)[keyof typeof FORMATS],
 ): ReadableStream<Uint8Array> {
@@ -61,7 +62,8 @@ function streamOf(
   const { deps, requestId } = c.var
   return new ReadableStream<Uint8Array>({
     start: (controller) => {
-      if (format.head !== '') controller.enqueue(encoder.encode(format.head))
+      const text = format.head + first.map(format.line).join('')
+      if (text !== '') controller.enqueue(encoder.encode(text))
     },
     pull: async (controller) => {
       try {
@@ -96,7 +98,9 @@ const mountExport: Mount = (api) =>
       const { format, ...filter } = query
       const pages = exportActivity(c.var.ctx, c.var.caller, { filter, format })
       const how = FORMATS[format]
-      return new Response(streamOf(c, pages, how), {
+      // An outage now is still an answer of its own; and the export is recorded before anything is sent.
+      const first = await pages.next()
+      return new Response(streamOf(c, first.value ?? [], pages, how), {
         headers: {
           'Content-Type': how.type,
           'Content-Disposition': `attachment; filename="activity-${c.var.tenant.slug}.${format}"`,

@@ -5,7 +5,12 @@ import {
 import { Client } from '@modelcontextprotocol/sdk/client/index.js'
 import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js'
 import { decodeJwt } from 'jose'
-import type { RequestAccessResult, ToolArguments, ToolName, ToolResult } from '../../../schema/tools.ts'
+import type {
+  RequestAccessResult,
+  ToolArguments,
+  ToolName,
+  ToolResult,
+} from '../../../schema/tools.ts'
 import type { SessionClaims } from '../../../src/core/claims.ts'
 
 type App = { readonly publicUrl: string; readonly clientId: string; readonly clientSecret: string }
@@ -25,7 +30,7 @@ type ToolAnswer = {
 }
 type CallOptions = {
   readonly signal?: AbortSignal
-  readonly onprogress?: (progress: { progress: number; message?: string }) => void
+  readonly onprogress?: (progress: { progress: number; message?: string | undefined }) => void
 }
 type AnyClient = {
   readonly call: (name: string, args: object, options: CallOptions) => Promise<ToolAnswer>
@@ -90,6 +95,15 @@ export class Agent {
 
   async refresh(): Promise<void> {
     this.#take(await this.reissue())
+  }
+
+  /** The same session and token, its calls going to one instance. */
+  on(via: number): Agent {
+    const same = new Agent(this.#app, { ...this.#how, via })
+    same.token = this.token
+    same.refreshToken = this.refreshToken
+    same.sessionId = this.sessionId
+    return same
   }
 
   get claims(): SessionClaims {

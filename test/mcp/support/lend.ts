@@ -12,6 +12,7 @@ import { Person } from './person.ts'
 export type Lend = {
   readonly publicUrl: string
   readonly sql: Run
+  readonly now: () => number
   /** Moves the clock of every instance. */
   readonly advance: (seconds: number) => void
   /** What the server called a bug. Nothing here is expected to be one. */
@@ -123,6 +124,7 @@ async function lendOf(lives: readonly LiveServer[], close: () => Promise<void>):
     agentId,
     person,
     sql: (sql, params) => live.rows(sql, params),
+    now: () => live.clock.now(),
     advance: (seconds) => {
       for (const one of lives) one.clock.advance(seconds)
     },

@@ -88,7 +88,7 @@ export class Person {
     id: string | undefined,
     decisions: Decision | Readonly<Record<string, Decision>>,
     how: Answering = {},
-  ): Promise<Answer<RequestView & Problem>> {
+  ): Promise<Answer<RequestView & Pick<Problem, 'code' | 'errors'>>> {
     if (id === undefined) throw new Error('nothing was asked')
     const { digest, items } = await this.request(id)
     const body = {
@@ -101,8 +101,7 @@ export class Person {
         })),
       ...(how.note === undefined ? {} : { note: how.note }),
     }
-    const headers: Record<string, string> =
-      how.via === undefined ? {} : { [VIA]: String(how.via) }
+    const headers: Record<string, string> = how.via === undefined ? {} : { [VIA]: String(how.via) }
     return this.call('POST', `/access-requests/${id}/decision`, body, headers)
   }
 

@@ -1,0 +1,200 @@
+import { spawnSync } from 'node:child_process'
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { strictly } from '../../src/cli/options.ts'
+import { setupFrom, setupTenant } from '../../src/cli/setup.ts'
+import { SETUP_ARGS } from '../../src/cli/setup-args.ts'
+import { openEmbedded } from '../../src/db/open.ts'
+import type { Db, SqlValue } from '../../src/db/tx.ts'
+import { verifyActivity } from '../../src/flows/verify-activity.ts'
+import { runOn } from '../support/databases.ts'
+
+const GOOD = {
+  tenant: 'initech',
+  name: 'Initech',
+  issuer: 'https://login.initech.example',
+  audience: 'https://lend.initech.example/t/initech',
+  'first-party-client': 'web',
+  'admin-subject': '00u1',
+  'admin-login': 'peter',
+}
+const argsOf = (given: Readonly<Record<string, string>>) =>
+  Object.entries(given).flatMap(([name, value]) => [`--${name}`, value])
+const from = (given: Readonly<Record<string, string>>, more: readonly string[] = []) =>
+  setupFrom(strictly([...argsOf(given), ...more], SETUP_ARGS))
+
+let folder: string
+beforeAll(() => {
+  folder = mkdtempSync(join(tmpdir(), 'lend-cli-'))
+})
+afterAll(() => rmSync(folder, { recursive: true, force: true }))
+
+describe('options are read strictly', () => {
+  const args = { tenant: { type: 'string' }, now: { type: 'boolean' } } as const
+  test.each([
+    [['--tennant', 'x'], 'Unknown option'],
+    [['--tenant'], 'argument missing'],
+    [['--tenant', '--now'], 'ambiguous'],
+    [['--now=yes'], 'does not take an argument'],
+    [['--no-tenant'], 'Unknown option'],
+    [['stray'], 'not expected'],
+  ])('%j', (given, says) => {
+    expect(() => strictly(given, args)).toThrow(says)
+  })
+
+  test('the last of several counts, where one is wanted', () => {
+    const given = strictly(['--tenant', 'a', '--tenant=b', '--now'], args)
+    expect(given.text('tenant')).toBe('b')
+    expect(given.texts('tenant')).toEqual(['a', 'b'])
+    expect(given.flag('now')).toBe(true)
+  })
+})
+
+describe('setup checks every field and names the first that is wrong', () => {
+  test('good options', () => {
+    expect(from(GOOD, ['--first-party-client', 'cli', '--creates-users'])).toEqual({
+      tenant: 'initech',
+      name: 'Initech',
+      issuer: 'https://login.initech.example',
+      audience: 'https://lend.initech.example/t/initech',
+      first_party_clients: ['web', 'cli'],
+      admin: { subject: '00u1', login: 'peter' },
+      creates_users: true,
+      private_network: false,
+    })
+  })
+
+  test.each(Object.keys(GOOD))('--%s left out', (name) => {
+    const rest = Object.fromEntries(Object.entries(GOOD).filter(([key]) => key !== name))
+    expect(() => from(rest)).toThrow(`--${name} must be given.`)
+  })
+
+  test.each([
+    ['tenant', 'Initech', 'lower-case letters'],
+    ['tenant', 'x-', 'lower-case letters'],
+    ['name', '  ', 'must not be empty'],
+    ['name', 'a\u202eb', 'invisible'],
+    ['name', 'x'.repeat(101), 'at most 100'],
+    ['issuer', 'login.initech.example', 'must be a URL'],
+    ['issuer', 'https://x.example/?a', 'must be a URL'],
+    ['issuer', 'http://login.initech.example', 'https'],
+    ['issuer', 'ftp://login.initech.example', 'https'],
+    ['audience', 'web', 'must not be a client id'],
+    ['first-party-client', 'my app', 'must not have spaces'],
+    ['admin-login', 'peter g', 'must not have spaces'],
+    ['admin-email', 'peter', 'must be an e-mail address'],
+  ])('--%s %j: %s', (name, value, says) => {
+    expect(() => from({ ...GOOD, [name]: value })).toThrow(says)
+    expect(() => from({ ...GOOD, [name]: value })).toThrow(`--${name} `)
+  })
+
+  test('plain http is for those who say so', () => {
+    const issuer = 'http://idp.internal'
+    expect(from({ ...GOOD, issuer }, ['--private-network']).issuer).toBe(issuer)
+  })
+
+  test('a file says the same, in its own words', () => {
+    const file = join(folder, 'setup.json')
+    const good = {
+      tenant: 'initech',
+      name: 'Initech',
+      issuer: 'https://login.initech.example',
+      audience: 'api',
+      first_party_clients: ['web'],
+      admin: { subject: '00u1', login: 'peter' },
+    }
+    const read = (value: unknown) => {
+      writeFileSync(file, typeof value === 'string' ? value : JSON.stringify(value))
+      return setupFrom(strictly(['--file', file], SETUP_ARGS))
+    }
+    expect(read(good)).toMatchObject({ admin: { login: 'peter' }, creates_users: false })
+    expect(() => read({ ...good, admin: { subject: 'x' } })).toThrow('admin.login must be given')
+    expect(() => read({ ...good, admins: [] })).toThrow('admins is not known')
+    expect(() => read({ ...good, creates_users: 'yes' })).toThrow('creates_users must be true')
+    expect(() => read('{')).toThrow('is not JSON')
+    expect(() => setupFrom(strictly(['--file', join(folder, 'none')], SETUP_ARGS))).toThrow(
+      'cannot be read',
+    )
+    expect(() => from(GOOD, ['--file', file])).toThrow('not both')
+  })
+})
+
+describe('setup writes one tenant', () => {
+  let db: Db
+  const rows = <T>(sql: string, params: readonly SqlValue[] = []) => runOn(db)<T>(sql, params)
+  beforeAll(async () => {
+    db = await openEmbedded(null)
+  })
+  afterAll(() => db.close())
+
+  test('once, with its provider, keys, first admin and record', async () => {
+    expect(await setupTenant(db, from(GOOD))).toContain('is set up, with peter as its first admin')
+    const [tenant] = await rows<{ id: never }>(`select id from tenant where slug = 'initech'`)
+    const [admin] = await rows(`select login, name, issuer, subject, staff_roles from app_user`)
+    expect(admin).toEqual({
+      login: 'peter',
+      name: 'peter',
+      issuer: 'https://login.initech.example',
+      subject: '00u1',
+      staff_roles: ['org_admin'],
+    })
+    expect(await rows('select alg from signing_key order by alg')).toHaveLength(2)
+    const verified = await verifyActivity({ db }, { tenantId: tenant?.id as never })
+    expect(verified).toMatchObject({ ok: true, records: 3 })
+  })
+
+  test('again changes nothing and is no error', async () => {
+    expect(await setupTenant(db, from(GOOD))).toContain('nothing was changed')
+    expect(await rows('select id from tenant')).toHaveLength(1)
+  })
+
+  test.each([
+    { issuer: 'https://evil.example' },
+    { audience: 'elsewhere' },
+    { 'admin-subject': '00u2' },
+  ])('with %j instead changes nothing and is an error', async (change) => {
+    await expect(setupTenant(db, from({ ...GOOD, ...change }))).rejects.toThrow('exists already')
+    expect(await rows('select id from app_user')).toHaveLength(1)
+    expect(await rows('select id from identity_provider')).toHaveLength(1)
+  })
+})
+
+describe('at the command line', () => {
+  const lend = (...args: readonly string[]) => {
+    const env = { ...process.env, LEND_DATA: folder, PORT: '', DATABASE_URL: '' }
+    const done = spawnSync(process.execPath, ['--import', 'tsx', 'src/cli/main.ts', ...args], {
+      env,
+      encoding: 'utf8',
+    })
+    return { code: done.status, out: done.stdout, err: done.stderr }
+  }
+  test.each([
+    [['demo-token', '--user', 'maya'], 'No Lend server is running'],
+    [['demo-token'], 'Say whose token'],
+    [['frobnicate'], 'There is no command "frobnicate"'],
+    [[], 'lend help'],
+    [['setup', '--tenant', 'X'], '--tenant must be'],
+    [['verify-activity', '/nowhere'], '/nowhere cannot be read'],
+  ])('%j fails in one sentence', { timeout: 20_000 }, (args, says) => {
+    const { code, out, err } = lend(...args)
+    expect(err).toContain(says)
+    expect(err.trim().split('\n')).toHaveLength(1)
+    expect(err).toMatch(/^lend: .*\.\n$/)
+    expect({ code, out }).toEqual({ code: 1, out: '' })
+  })
+
+  test('help is on stdout, and no error', () => {
+    const { code, out, err } = lend('help')
+    expect({ code, err }).toEqual({ code: 0, err: '' })
+    for (const name of [
+      'demo-token',
+      'demo-credentials',
+      'setup',
+      'rotate-keys',
+      'verify-activity',
+    ])
+      expect(out).toContain(name)
+  })
+})

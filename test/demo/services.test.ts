@@ -1,0 +1,208 @@
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
+import { ACCESS_TOKEN, type LiveServer, serveLend, TOKEN_EXCHANGE } from '../support/live-server.ts'
+
+/** The demo's services against the real server over HTTP: each refusal names what to ask for, each call is recorded. */
+let lend: LiveServer
+beforeAll(async () => {
+  lend = await serveLend()
+})
+afterEach(async () => {
+  await lend.endSessions('maya')
+  await lend.endSessions('omar')
+})
+afterAll(async () => {
+  await lend.close()
+  expect(lend.bugs).toEqual([])
+})
+
+type Service = 'accounts' | 'dashboards' | 'contracts' | 'mail'
+type Called = { status: number; headers: Headers; body: Record<string, unknown> }
+
+async function call(
+  service: Service,
+  path: string,
+  token: string | null,
+  post?: object,
+): Promise<Called> {
+  const answer = await fetch(`${lend.resource(service)}${path}`, {
+    ...(post === undefined ? {} : { method: 'POST', body: JSON.stringify(post) }),
+    headers: {
+      'content-type': 'application/json',
+      ...(token === null ? {} : { authorization: `Bearer ${token}` }),
+    },
+  })
+  const body = (await answer.json()) as Record<string, unknown>
+  return { status: answer.status, headers: answer.headers, body }
+}
+
+async function tokenFor(control: string, service: Service): Promise<string> {
+  const form = {
+    grant_type: TOKEN_EXCHANGE,
+    subject_token: control,
+    subject_token_type: ACCESS_TOKEN,
+    resource: lend.resource(service),
+  }
+  return (await lend.token(form, await lend.agent())).body.access_token
+}
+
+/** A session of somebody's that has been lent these, and its tokens for each service. */
+async function borrowed(login: string, items: Parameters<LiveServer['lend']>[2]) {
+  const started = await lend.start(login)
+  if (items.length > 0) await lend.lend(login, started.access_token, items)
+  const { access_token } = await lend.reissue(started.refresh_token)
+  return {
+    id: started.session_id,
+    call: async (service: Service, path: string, post?: object) =>
+      call(service, path, await tokenFor(access_token, service), post),
+  }
+}
+
+const READ = { permission: 'accounts:read' }
+const ROWS = { permission: 'accounts.rows:my_region' }
+
+describe('without a good token', () => {
+  test.each<[Service, string]>([
+    ['accounts', '/accounts'],
+    ['dashboards', '/dashboards/q3-pipeline'],
+    ['contracts', '/contracts/ctr-emea-1/pricing'],
+  ])('%s challenges', async (service, path) => {
+    const none = await call(service, path, null)
+    expect(none).toMatchObject({ status: 401, body: { reason: 'token_missing' } })
+    expect(none.headers.get('www-authenticate')).toBe('Bearer')
+    const others = [
+      'x.y.z',
+      await lend.userToken('maya', 'app'),
+      (await lend.start('maya')).access_token,
+    ]
+    for (const token of others) {
+      const bad = await call(service, path, token)
+      expect(bad).toMatchObject({ status: 401, body: { reason: 'token_invalid' } })
+      expect(bad.headers.get('www-authenticate')).toBe('Bearer error="invalid_token"')
+    }
+  })
+})
+
+describe('a session that holds nothing is told what to ask for', () => {
+  test.each<[Service, string, object, object | undefined]>([
+    ['accounts', '/accounts', READ, undefined],
+    [
+      'dashboards',
+      '/dashboards/q3-pipeline',
+      { permission: 'dashboard:view', resource: 'dashboard/q3-pipeline' },
+      undefined,
+    ],
+    [
+      'dashboards',
+      '/dashboards/there-is-none',
+      { permission: 'dashboard:view', resource: 'dashboard/there-is-none' },
+      undefined,
+    ],
+    [
+      'contracts',
+      '/contracts/ctr-emea-1/pricing',
+      { permission: 'contracts.fields:pricing' },
+      undefined,
+    ],
+    [
+      'mail',
+      '/templates',
+      { permission: 'email-templates:write' },
+      { name: 'n', subject: 's', body: 'b' },
+    ],
+    [
+      'mail',
+      '/send',
+      { permission: 'email:send', resource: 'domain/customer.example' },
+      { to: 'jo@Customer.Example', subject: 's', body: 'b' },
+    ],
+  ])('%s %s', async (service, path, item, post) => {
+    const session = await borrowed('maya', [])
+    expect(await session.call(service, path, post)).toMatchObject({
+      status: 403,
+      body: {
+        error: 'access_needed',
+        reason: 'not_granted',
+        ask: { tool: 'iam.request_access', items: [item] },
+      },
+    })
+  })
+})
+
+type Account = { id: string; region: string; phone: null; renewal_in_days: number }
+const itemsOf = (called: Called) => called.body.items as Account[]
+
+describe('accounts', () => {
+  test('calling is one thing, rows are another', async () => {
+    const session = await borrowed('maya', [READ])
+    const none = await session.call('accounts', '/accounts')
+    expect(none).toMatchObject({ status: 200, body: { items: [], ask: ROWS } })
+  })
+
+  test.each([
+    ['maya', 'emea', 10],
+    ['omar', 'amer', 9],
+  ])('%s sees %s, and no phone', async (login, region, count) => {
+    const session = await borrowed(login, [READ, ROWS])
+    const items = itemsOf(await session.call('accounts', '/accounts'))
+    expect(items).toHaveLength(count)
+    for (const item of items) expect(item).toMatchObject({ region, phone: null })
+  })
+
+  test('a narrowed grant shows less', async () => {
+    const narrow = { renewal_in_days: { $lte: 60 } }
+    const session = await borrowed('maya', [READ, { ...ROWS, narrow }])
+    const items = itemsOf(await session.call('accounts', '/accounts'))
+    expect(items.map((item) => item.renewal_in_days)).toEqual([12, 27, 41, 58])
+  })
+
+  test('each call is on record, and counts the use of its grant', async () => {
+    const session = await borrowed('maya', [READ])
+    await session.call('accounts', '/accounts')
+    const recorded = () =>
+      lend.rows(
+        `select type, data ->> 'permission' as permission, data ->> 'target' as target
+         from activity where session_id = $1 and type like 'call.%' order by seq`,
+        [session.id],
+      )
+    await expect.poll(recorded, { timeout: 5000 }).toEqual([
+      { type: 'call.allowed', permission: 'accounts:read', target: 'GET /accounts' },
+      { type: 'call.denied', permission: 'accounts.rows:my_region', target: 'GET /accounts' },
+    ])
+    const uses = await lend.rows('select uses from access_grant where session_id = $1', [
+      session.id,
+    ])
+    expect(uses).toEqual([{ uses: 1 }])
+  })
+})
+
+test('a dashboard that is held opens, and no other', async () => {
+  const item = { permission: 'dashboard:view', resource: 'dashboard/q3-pipeline' }
+  const session = await borrowed('maya', [item])
+  const open = await session.call('dashboards', '/dashboards/q3-pipeline')
+  expect(open).toMatchObject({ status: 200, body: { title: 'Q3 pipeline' } })
+  expect((await session.call('dashboards', '/dashboards/churn')).status).toBe(403)
+  expect((await session.call('dashboards', '/dashboards/..%2Fq3-pipeline')).status).toBe(404)
+})
+
+test('pricing is shown for contracts of the person’s own region only', async () => {
+  const session = await borrowed('maya', [{ permission: 'contracts.fields:pricing' }])
+  const own = await session.call('contracts', '/contracts/ctr-emea-1/pricing')
+  expect(own).toMatchObject({ status: 200, body: { account_id: 'acc-emea-1' } })
+  expect((await session.call('contracts', '/contracts/ctr-amer-1/pricing')).status).toBe(404)
+})
+
+test('mail goes to the domain that was granted, and nowhere else', async () => {
+  const session = await borrowed('maya', [
+    { permission: 'email:send', resource: 'domain/customer.example' },
+  ])
+  const send = (to: string) => session.call('mail', '/send', { to, subject: 's', body: 'b' })
+  expect(await send('jo@customer.example')).toMatchObject({ status: 202, body: { sent: false } })
+  for (const to of [
+    'jo@evil.example',
+    'jo@customer.example.evil.example',
+    'jo@sub.customer.example',
+  ])
+    expect((await send(to)).status).toBe(403)
+  for (const to of ['jo', 'a@customer.example,b@evil.example', '"x" <a@customer.example>', ''])
+    expect((await send(to)).status).toBe(400)
+})

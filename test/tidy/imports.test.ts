@@ -1,0 +1,271 @@
+import { expect, test } from 'vitest'
+import { importsOf, typescriptIn } from './support/sources.ts'
+
+/**
+ * Which room may import from which. A room is the longest entry here that a file is in. `types` may be imported as types
+ * only: they say what a thing is, and bring nothing of it along.
+ */
+type Room = {
+  readonly rooms: readonly string[]
+  readonly types?: readonly string[]
+  readonly packages?: readonly string[]
+}
+
+const ROOMS: Readonly<Record<string, Room>> = {
+  // Pure: no clock, no I/O, no library.
+  'src/core': { rooms: [] },
+  'src/callers.ts': { rooms: [], types: ['src/core'] },
+  'src/fault.ts': { rooms: [] },
+  'src/ports.ts': { rooms: [], types: ['src/db'] },
+  'src/ids.ts': { rooms: ['src/ports.ts'], packages: ['node:crypto', 'uuid'] },
+  'src/config.ts': { rooms: [], packages: ['node:path'] },
+  'src/notify.ts': { rooms: [], types: ['src/db', 'src/ports.ts'] },
+  'src/checkpoint-key.ts': { rooms: [], packages: ['jose', 'node:fs', 'node:path'] },
+
+  schema: { rooms: ['src/core'], packages: ['zod'] },
+  'schema/write.ts': { rooms: ['schema'], packages: ['node:fs', 'node:path'] },
+
+  'src/db': {
+    rooms: ['src/core', 'src/fault.ts'],
+    // What a tenant's provider is, is said where it is used: in identity.
+    types: ['src/callers.ts', 'src/ports.ts', 'src/identity'],
+    packages: ['drizzle-orm', 'node:crypto'],
+  },
+  'src/db/tx.ts': {
+    rooms: ['src/db'],
+    packages: ['drizzle-orm', '@electric-sql/pglite', 'postgres'],
+  },
+  'src/db/open.ts': {
+    rooms: ['src/db', 'src/config.ts'],
+    packages: [
+      'drizzle-orm',
+      '@electric-sql/pglite',
+      'postgres',
+      'node:fs',
+      'node:path',
+      'node:url',
+    ],
+  },
+
+  'src/tokens': {
+    rooms: ['src/core', 'src/db', 'src/fault.ts', 'src/ports.ts', 'schema'],
+    types: ['src/callers.ts'],
+    packages: ['jose', 'node:buffer', 'node:crypto', 'node:util'],
+  },
+  'src/identity': {
+    rooms: ['src/core', 'src/db', 'src/fault.ts', 'src/ports.ts'],
+    types: ['src/callers.ts'],
+    packages: ['jose', 'oauth4webapi', 'node:dns', 'node:http', 'node:https', 'node:net'],
+  },
+
+  'src/flows': {
+    rooms: ['src/core', 'src/db', 'src/fault.ts', 'src/ports.ts'],
+    types: ['src/callers.ts'],
+    packages: ['node:crypto'],
+  },
+  // Registering a client checks its keys and hashes its secret as authenticating it does.
+  'src/flows/admin': {
+    rooms: ['src/flows', 'src/core', 'src/db', 'src/fault.ts', 'src/ports.ts', 'src/tokens'],
+    types: ['src/callers.ts'],
+  },
+  // A checkpoint is a signature.
+  'src/flows/checkpoint.ts': {
+    rooms: ['src/flows', 'src/core', 'src/db', 'src/ports.ts'],
+    packages: ['jose'],
+  },
+  'src/flows/verify-activity.ts': {
+    rooms: ['src/flows', 'src/core', 'src/db', 'src/ports.ts'],
+    types: ['src/callers.ts'],
+    packages: ['jose'],
+  },
+
+  'src/mcp': {
+    rooms: ['src/core', 'src/flows', 'src/fault.ts', 'src/ports.ts', 'schema'],
+    types: ['src/callers.ts', 'src/db'],
+    packages: ['@modelcontextprotocol/server', 'zod', 'node:crypto'],
+  },
+  'src/http': {
+    rooms: [
+      'src/core',
+      'src/db',
+      'src/fault.ts',
+      'src/flows',
+      'src/identity',
+      'src/mcp',
+      'src/ports.ts',
+      'src/tokens',
+      'schema',
+    ],
+    types: ['src/callers.ts'],
+    packages: ['hono', '@hono/zod-openapi', 'zod', 'node:buffer', 'node:crypto'],
+  },
+  // The People API never sees a token's inside or the tools; it shares how bad arguments are named.
+  'src/http/people': {
+    rooms: [
+      'src/http',
+      'src/core',
+      'src/db',
+      'src/fault.ts',
+      'src/flows',
+      'src/mcp/arguments.ts',
+      'src/ports.ts',
+      'schema',
+    ],
+    types: ['src/callers.ts'],
+    packages: ['hono', '@hono/zod-openapi', 'zod', 'node:crypto'],
+  },
+
+  // What a resource server installs: it must stay small, and know nothing of the server.
+  'src/enforce': { rooms: ['src/core'], packages: ['jose'] },
+
+  'src/jobs.ts': {
+    rooms: ['src/db', 'src/flows', 'src/tokens'],
+    types: ['src/ports.ts'],
+    packages: ['jose'],
+  },
+  'src/cli': {
+    rooms: [
+      'src/config.ts',
+      'src/core',
+      'src/db',
+      'src/fault.ts',
+      'src/flows',
+      'src/ids.ts',
+      'src/ports.ts',
+      'src/tokens',
+      'schema',
+    ],
+    packages: ['citty', 'zod', 'node:fs', 'node:os', 'node:path', 'node:readline', 'node:util'],
+  },
+
+  'src/demo': {
+    rooms: [
+      'src/cli/run-file.ts',
+      'src/core',
+      'src/db',
+      'src/ids.ts',
+      'src/ports.ts',
+      'src/tokens',
+    ],
+    types: ['src/config.ts'],
+    packages: ['hono', '@hono/node-server', 'zod', 'node:crypto', 'node:http'],
+  },
+  // Plays an identity provider that Lend has nothing to do with.
+  'src/demo/idp': {
+    rooms: ['src/demo'],
+    types: ['src/core', 'src/ports.ts'],
+    packages: ['oidc-provider', 'oauth4webapi', 'jose', 'hono', 'zod', 'node:crypto', 'node:http'],
+  },
+  // Plays services that protect themselves with what anybody can install.
+  'src/demo/services': { rooms: ['src/enforce'], packages: ['hono', 'zod', 'node:crypto'] },
+  // Starts them, so it knows the demo's world.
+  'src/demo/services/app.ts': {
+    rooms: ['src/demo', 'src/demo/services', 'src/enforce', 'src/ports.ts'],
+    packages: ['hono'],
+  },
+  // Plays a person and an agent, through public doors alone.
+  'src/demo/journey': {
+    rooms: [],
+    packages: [
+      '@modelcontextprotocol/sdk',
+      'oauth4webapi',
+      'zod',
+      'node:child_process',
+      'node:crypto',
+      'node:fs',
+      'node:net',
+      'node:os',
+      'node:path',
+      'node:url',
+      'node:util',
+    ],
+  },
+
+  'src/main.ts': {
+    rooms: ['src', 'src/db', 'src/demo', 'src/http', 'src/identity', 'src/tokens', 'schema'],
+    types: ['src/core', 'src/flows'],
+    packages: ['@hono/node-server', 'hono', 'pino', 'node:http', 'node:path'],
+  },
+}
+
+const isIn = (path: string, room: string): boolean => path === room || path.startsWith(`${room}/`)
+
+/** A whole folder, one file of it, or `src` for the files that lie there themselves. */
+const covers = (room: string, path: string): boolean =>
+  room === 'src' ? /^src\/[^/]+\.ts$/.test(path) : isIn(path, room)
+
+const roomOf = (path: string): string | undefined =>
+  Object.keys(ROOMS)
+    .filter((room) => isIn(path, room))
+    .toSorted((a, b) => b.length - a.length)[0]
+
+const PRODUCT = typescriptIn('src', 'schema')
+
+test('every file is in a room', () => {
+  expect(PRODUCT.filter((file) => roomOf(file) === undefined)).toEqual([])
+})
+
+test('every room has files', () => {
+  const rooms = new Set(PRODUCT.map(roomOf))
+  expect(Object.keys(ROOMS).filter((room) => !rooms.has(room))).toEqual([])
+})
+
+for (const [name, room] of Object.entries(ROOMS))
+  test(`${name} imports only what it may`, () => {
+    const wrong = PRODUCT.filter((file) => roomOf(file) === name)
+      .flatMap(importsOf)
+      .filter(({ of, typeOnly }) => {
+        const local = of.startsWith('src/') || of.startsWith('schema/')
+        if (!local) return !(room.packages ?? []).some((p) => isIn(of, p))
+        if (isIn(of, name)) return false
+        if (room.rooms.some((r) => covers(r, of))) return false
+        return !(typeOnly && (room.types ?? []).some((r) => covers(r, of)))
+      })
+      .map(({ file, of, typeOnly }) => `${file} imports ${typeOnly ? 'types of ' : ''}${of}`)
+    expect(wrong).toEqual([])
+  })
+
+test('the MCP libraries are known only where MCP is spoken', () => {
+  const may = ['src/mcp', 'src/demo/journey', 'src/app', 'src/agent']
+  const wrong = PRODUCT.flatMap(importsOf)
+    .filter(({ of }) => of.startsWith('@modelcontextprotocol/'))
+    .filter(({ file }) => !may.some((room) => isIn(file, room)))
+  expect(wrong).toEqual([])
+})
+
+test('the product never imports a test or the benchmark', () => {
+  const wrong = PRODUCT.flatMap(importsOf).filter(
+    ({ of }) => of.startsWith('test/') || of.startsWith('bench/'),
+  )
+  expect(wrong).toEqual([])
+})
+
+test('the model never imports the decision: it says the rule a second time', () => {
+  const wrong = typescriptIn('test/model')
+    .flatMap(importsOf)
+    .filter(({ of }) => /^src\/core\/(decide|facts|held|item)\.ts$/.test(of))
+  expect(wrong).toEqual([])
+})
+
+test('the tests’ own verification of chains does not import the product’s', () => {
+  const wrong = importsOf('test/race/support/sound.ts').filter(({ of }) => of.startsWith('src/'))
+  expect(wrong).toEqual([])
+})
+
+test('no file is left that nothing reaches', () => {
+  const doors = [
+    'src/main.ts',
+    'src/cli/main.ts',
+    'src/enforce/index.ts',
+    'src/demo/journey/main.ts',
+    'schema/write.ts',
+  ]
+  const reached = new Set<string>()
+  const next = [...doors]
+  for (let file = next.pop(); file !== undefined; file = next.pop()) {
+    if (reached.has(file) || !PRODUCT.includes(file)) continue
+    reached.add(file)
+    next.push(...importsOf(file).map((one) => one.of))
+  }
+  expect(PRODUCT.filter((file) => !reached.has(file))).toEqual([])
+})

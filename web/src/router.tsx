@@ -1,0 +1,83 @@
+import { type AnchorHTMLAttributes, type MouseEvent, useSyncExternalStore } from 'react'
+
+/** Which screen an address is. Six screens do not need a library: the address is read here and written here. */
+export type Route =
+  | { readonly at: 'landing' }
+  | { readonly at: 'sessions'; readonly tenant: string }
+  | { readonly at: 'session'; readonly tenant: string; readonly id: string }
+  | { readonly at: 'approvals'; readonly tenant: string }
+  | { readonly at: 'approval'; readonly tenant: string; readonly id: string }
+  | { readonly at: 'rules'; readonly tenant: string }
+  | { readonly at: 'agents'; readonly tenant: string }
+  | { readonly at: 'nowhere'; readonly tenant: string | undefined }
+
+export function routeOf(pathname: string): Route {
+  const [first, tenant, screen, id, more] = pathname.split('/').filter(Boolean).map(decoded)
+  if (first === undefined) return { at: 'landing' }
+  if (first !== 't' || tenant === undefined) return { at: 'nowhere', tenant: undefined }
+  if (screen === undefined) return { at: 'sessions', tenant }
+  if (more !== undefined) return { at: 'nowhere', tenant }
+  if (screen === 'sessions') return id === undefined ? { at: screen, tenant } : one('session')
+  if (screen === 'approvals') return id === undefined ? { at: screen, tenant } : one('approval')
+  if ((screen === 'rules' || screen === 'agents') && id === undefined) return { at: screen, tenant }
+  return { at: 'nowhere', tenant }
+
+  function one(at: 'session' | 'approval'): Route {
+    return { at, tenant: tenant ?? '', id: id ?? '' }
+  }
+}
+
+function decoded(part: string): string {
+  try {
+    return decodeURIComponent(part)
+  } catch {
+    return part
+  }
+}
+
+const listeners = new Set<() => void>()
+const subscribe = (listener: () => void) => {
+  listeners.add(listener)
+  window.addEventListener('popstate', listener)
+  return () => {
+    listeners.delete(listener)
+    window.removeEventListener('popstate', listener)
+  }
+}
+
+export function navigate(to: string, how: { readonly replace?: boolean } = {}): void {
+  if (how.replace) history.replaceState(null, '', to)
+  else if (to !== location.pathname + location.search) history.pushState(null, '', to)
+  for (const listener of listeners) listener()
+}
+
+export function useRoute(): Route {
+  const pathname = useSyncExternalStore(subscribe, () => location.pathname)
+  return routeOf(pathname)
+}
+
+/** A link that the browser still treats as one: a new tab, a copied address and the middle button work. */
+export function Link({ href = '', onClick, ...rest }: AnchorHTMLAttributes<HTMLAnchorElement>) {
+  const follow = (event: MouseEvent<HTMLAnchorElement>) => {
+    onClick?.(event)
+    const plain = !event.metaKey && !event.ctrlKey && !event.shiftKey && !event.altKey
+    if (event.defaultPrevented || event.button !== 0 || !plain) return
+    event.preventDefault()
+    navigate(href)
+  }
+  return <a href={href} onClick={follow} {...rest} />
+}
+
+export const paths = (tenant: string) => {
+  const root = `/t/${encodeURIComponent(tenant)}`
+  return {
+    sessions: `${root}/sessions`,
+    session: (id: string) => `${root}/sessions/${encodeURIComponent(id)}`,
+    approvals: `${root}/approvals`,
+    approval: (id: string) => `${root}/approvals/${encodeURIComponent(id)}`,
+    rules: `${root}/rules`,
+    agents: `${root}/agents`,
+    signIn: (returnTo: string) =>
+      `${root}/auth/login?return_to=${encodeURIComponent(returnTo)}`,
+  }
+}
