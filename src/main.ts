@@ -2,9 +2,11 @@ import { createServer, type Server } from 'node:http'
 import { getRequestListener } from '@hono/node-server'
 import pino from 'pino'
 import { checkpointKey } from './checkpoint-key.ts'
+import { removeRunFile, writeRunFile } from './cli/run-file.ts'
 import { BadSetting, type Config, configFrom } from './config.ts'
 import { openEmbedded, openServer } from './db/open.ts'
 import type { Db } from './db/tx.ts'
+import { doorRoutes } from './demo/door.ts'
 import { startDemo } from './demo/start.ts'
 import { demoWebConfig } from './demo/world.ts'
 import { createApp } from './http/app.ts'
@@ -114,7 +116,10 @@ async function main(): Promise<void> {
     onBug,
     ...(config.demo ? { web: demoWebConfig() } : {}),
   })
-  const demo = config.demo ? await startDemo({ ctx, config, app, onBug }) : null
+  // The CLI comes in by a door that only the owner of the run file can open.
+  const doorSecret = ctx.ids.secret()
+  const demo = config.demo ? await startDemo({ ctx, doorSecret, app, onBug }) : null
+  if (!demo) app.route('/', doorRoutes({ ctx, secret: doorSecret }))
   if (demo) stage('demo world ready')
   const jobs = await startJobs(ctx, await checkpointKey(config.dataDir), onBug)
 
@@ -126,7 +131,12 @@ async function main(): Promise<void> {
     })
   const servers = config.loopbackOnly ? await serveLoopback(make, config.port) : [make()]
   if (!config.loopbackOnly && servers[0]) await listen(servers[0], config.port, undefined)
-  demo?.listening()
+  writeRunFile(config, {
+    secret: doorSecret,
+    pid: process.pid,
+    port: config.port,
+    publicUrl: ctx.publicUrl,
+  })
   ready = true
   stage(`ready at ${config.publicUrl}`)
   if (demo && process.stdout.isTTY) console.log(WELCOME)
@@ -146,7 +156,7 @@ async function main(): Promise<void> {
     await closed
     clearTimeout(late)
     await jobs.stop()
-    demo?.stop()
+    removeRunFile(config)
     await notify.stop()
     await db.close()
     log.info('stopped')

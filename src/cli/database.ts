@@ -4,8 +4,9 @@ import type { Db } from '../db/tx.ts'
 import { CliProblem } from './run-file.ts'
 
 /**
- * Opens the database that the server's own settings name, for the commands that work without a server. Which one must be
- * said: a new empty folder would answer every question with nothing. Throws when a running server holds the folder.
+ * Opens the database that the server's own settings name, for the commands that work without a
+ * server. Which one must be said: a new empty folder would answer every question with nothing.
+ * Throws when a running server holds the folder.
  */
 export async function openDatabase(env: NodeJS.ProcessEnv): Promise<Db> {
   const config = configFrom(env, process.cwd())

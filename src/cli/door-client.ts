@@ -25,7 +25,10 @@ async function answerOf(run: RunFile, path: string, body: object): Promise<Respo
   }
 }
 
-/** Asks the running server and answers with what it says. Throws `CliProblem` with its sentence when it refuses. */
+/**
+ * Asks the running server and answers with what it says. Throws `CliProblem` with its sentence when
+ * it refuses.
+ */
 export async function askServer(
   path: string,
   body: object,

@@ -9,8 +9,8 @@ import { CliProblem } from './run-file.ts'
 import { SETUP_ARGS } from './setup-args.ts'
 
 /**
- * `lend`, the command line. What it prints can be piped: answers on stdout, one sentence on stderr when it fails. Commands
- * that need a database load what opens it only then.
+ * `lend`, the command line. What it prints can be piped: answers on stdout, one sentence on stderr
+ * when it fails. Commands that need a database load what opens it only then.
  */
 
 const TENANT = { type: 'string', default: 'acme', description: 'Slug of the tenant' } as const

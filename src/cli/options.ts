@@ -2,7 +2,10 @@ import { parseArgs } from 'node:util'
 import type { ArgsDef } from 'citty'
 import { CliProblem } from './run-file.ts'
 
-/** What was given on the command line. An option may be given more than once; the last counts where one is wanted. */
+/**
+ * What was given on the command line. An option may be given more than once; the last counts where
+ * one is wanted.
+ */
 export type Given = {
   readonly text: (name: string) => string | undefined
   readonly texts: (name: string) => readonly string[]
@@ -15,8 +18,9 @@ const firstSentence = (text: string): string =>
   text.split(/\.\s/)[0]?.split('\n')[0]?.replace(/\.$/, '') ?? text
 
 /**
- * Reads a command's options strictly: citty ignores what it does not know, and an option that is mistyped and ignored
- * does something other than what was meant. `rest` counts the words that may follow.
+ * Reads a command's options strictly: citty ignores what it does not know, and an option that is
+ * mistyped and ignored does something other than what was meant. `rest` counts the words that may
+ * follow.
  */
 export function strictly(rawArgs: readonly string[], args: ArgsDef): Given {
   const options = Object.entries(args).filter(([, arg]) => arg.type !== 'positional')

@@ -12,8 +12,9 @@ import { tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
 
 /**
- * How the command line finds the running server: a file that only its owner can read names the port and a secret that
- * opens the server's loopback door. One file a server; it goes when the server stops.
+ * How the command line finds the running server: a file that only its owner can read names the port
+ * and a secret that opens the server's loopback door. One file a server; it goes when the server
+ * stops.
  */
 export type RunFile = {
   readonly port: number
@@ -22,7 +23,10 @@ export type RunFile = {
   readonly publicUrl: string
 }
 
-/** Where an instance keeps its data, as far as the run file needs it. A null `dataDir`: nothing is kept. */
+/**
+ * Where an instance keeps its data, as far as the run file needs it. A null `dataDir`: nothing is
+ * kept.
+ */
 export type RunPlace = { readonly dataDir: string | null; readonly port: number }
 
 /** Said to the person at the command line: one sentence, no trace. */
@@ -36,7 +40,10 @@ const OTHERS = 0o077
 
 const uid = (): number => process.getuid?.() ?? 0
 
-/** Beside the data; for a server that keeps none, in a folder of this user's own below the system's temporary one. */
+/**
+ * Beside the data; for a server that keeps none, in a folder of this user's own below the system's
+ * temporary one.
+ */
 const folderOf = (dataDir: string | null, temporary = tmpdir()): string =>
   dataDir ?? join(temporary, `lend-${uid()}`)
 
@@ -44,7 +51,9 @@ const folderOf = (dataDir: string | null, temporary = tmpdir()): string =>
 export const runFilePath = ({ dataDir, port }: RunPlace): string =>
   join(folderOf(dataDir), `run-${port}.json`)
 
-/** Anybody may make folders in the temporary one, so a folder that is not ours alone is not trusted. */
+/**
+ * Anybody may make folders in the temporary one, so a folder that is not ours alone is not trusted.
+ */
 function ownFolder(folder: string): void {
   mkdirSync(folder, { recursive: true, mode: PRIVATE_FOLDER })
   const found = lstatSync(folder)
@@ -52,7 +61,10 @@ function ownFolder(folder: string): void {
     throw new CliProblem(`${folder} must be a folder that only you can open.`)
 }
 
-/** Writes the run file of a server that is listening. It appears whole or not at all, and only its owner can read it. */
+/**
+ * Writes the run file of a server that is listening. It appears whole or not at all, and only its
+ * owner can read it.
+ */
 export function writeRunFile(at: RunPlace, run: RunFile): void {
   if (at.dataDir === null) ownFolder(folderOf(null))
   else mkdirSync(at.dataDir, { recursive: true, mode: PRIVATE_FOLDER })
@@ -65,7 +77,9 @@ export function writeRunFile(at: RunPlace, run: RunFile): void {
   renameSync(fresh, path)
 }
 
-/** Removes the run file if it is this process's own: another server may have taken the port since. */
+/**
+ * Removes the run file if it is this process's own: another server may have taken the port since.
+ */
 export function removeRunFile(at: RunPlace): void {
   const path = runFilePath(at)
   if (readRunFile(path)?.pid === process.pid) rmSync(path, { force: true })
@@ -128,9 +142,9 @@ function wantedPort(text: string | undefined): number | null {
 }
 
 /**
- * Finds the running server, by `LEND_DATA` and `PORT` as the server reads them. Without `LEND_DATA` a server that keeps
- * nothing is found too; without `PORT` the only server that runs, or the one on 4000. Throws `CliProblem` when there is
- * none, or more than one and nothing to choose by.
+ * Finds the running server, by `LEND_DATA` and `PORT` as the server reads them. Without `LEND_DATA`
+ * a server that keeps nothing is found too; without `PORT` the only server that runs, or the one on
+ * 4000. Throws `CliProblem` when there is none, or more than one and nothing to choose by.
  */
 export function findRunFile(
   env: Readonly<Record<string, string | undefined>>,

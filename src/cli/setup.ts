@@ -11,7 +11,10 @@ import type { Given } from './options.ts'
 import { CliProblem } from './run-file.ts'
 import { SETUP_ARGS } from './setup-args.ts'
 
-/** `lend setup`: a tenant, its identity provider and its first admin, for an installation without the demo. */
+/**
+ * `lend setup`: a tenant, its identity provider and its first admin, for an installation without
+ * the demo.
+ */
 
 const UNSEEN = /\p{C}/u
 
@@ -108,7 +111,10 @@ function fromFile(path: string): unknown {
   }
 }
 
-/** Reads and checks what was given. Throws `CliProblem` that names the first option or member that is wrong. */
+/**
+ * Reads and checks what was given. Throws `CliProblem` that names the first option or member that
+ * is wrong.
+ */
 export function setupFrom(given: Given): Setup {
   const file = given.text('file')
   const others = Object.keys(SETUP_ARGS).filter(
@@ -173,8 +179,9 @@ async function insert(ctx: Omit<Ctx, 'publicUrl' | 'notify'>, tx: Tx, of: Setup)
 }
 
 /**
- * Writes the tenant, in one transaction. A second run with the same tenant, provider and admin changes nothing and is no
- * error; with others it changes nothing and throws `CliProblem`. Answers with what to print.
+ * Writes the tenant, in one transaction. A second run with the same tenant, provider and admin
+ * changes nothing and is no error; with others it changes nothing and throws `CliProblem`. Answers
+ * with what to print.
  */
 export async function setupTenant(db: Db, of: Setup): Promise<string> {
   return withTx(db, 'setup', async (tx) => {

@@ -48,7 +48,10 @@ export type GrantUse = {
   readonly lastAt: number
 }
 
-/** Counts uses of grants that are still held. A grant that is gone, or is another session's, is passed over. */
+/**
+ * Counts uses of grants that are still held. A grant that is gone, or is another session's, is
+ * passed over.
+ */
 export async function countUses(tx: Tx, uses: readonly GrantUse[]): Promise<void> {
   if (uses.length === 0) return
   await tx.sql`
@@ -59,7 +62,10 @@ export async function countUses(tx: Tx, uses: readonly GrantUse[]): Promise<void
     where g.id = u."grantId" and g.session_id = u."sessionId" and g.permission_id = u.permission`
 }
 
-/** False when this part of a batch has been recorded before. In the transaction of the records it guards. */
+/**
+ * False when this part of a batch has been recorded before. In the transaction of the records it
+ * guards.
+ */
 export async function firstTime(
   tx: Tx,
   of: {

@@ -73,9 +73,9 @@ export const selectCheckpoints = (
 
 export async function lastCheckpoint(
   tx: Tx,
-): Promise<Pick<Checkpoint, 'n' | 'at' | 'jws' | 'upto'> | null> {
-  const [row] = await tx.sql<Pick<Checkpoint, 'n' | 'at' | 'jws' | 'upto'>>`
-    select n, to_char(at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as at, jws, upto::text
+): Promise<Pick<Checkpoint, 'n' | 'at' | 'jws' | 'upto' | 'heads'> | null> {
+  const [row] = await tx.sql<Pick<Checkpoint, 'n' | 'at' | 'jws' | 'upto' | 'heads'>>`
+    select n, to_char(at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as at, jws, upto::text, heads
     from activity_checkpoint order by n desc limit 1`
   return row ?? null
 }

@@ -95,7 +95,10 @@ export async function narrowTree(
   return { tree: await endGrants(tx, journal, tree, lost), lost: lost.size }
 }
 
-/** Ends prompts that no user has answered: `cancelled` or `expired`, never `denied_by_user`. */
+/**
+ * Ends prompts that no user has answered: `cancelled` or `expired`, never `denied_by_user`. One whose time had run out
+ * expired, whatever ends it now: it has been shown so since then (SPEC section 4).
+ */
 export async function withdrawPrompts(
   tx: Tx,
   journal: Journal,
@@ -105,9 +108,13 @@ export async function withdrawPrompts(
     readonly now: number
   },
 ): Promise<number> {
-  const reason: DecisionReason = of.end
-  const items = of.nodes.flatMap((node) => node.pending.map((pending) => ({ node, pending })))
-  for (const { node, pending } of items) {
+  const items = of.nodes.flatMap((node) =>
+    node.pending.map((pending) => {
+      const reason: DecisionReason = pending.expiresAt <= of.now ? 'expired' : of.end
+      return { node, pending, reason }
+    }),
+  )
+  for (const { node, pending, reason } of items) {
     journal.session(subjectOf(node), 'access.decided', {
       request_id: pending.requestId,
       item_id: pending.id,
@@ -120,7 +127,7 @@ export async function withdrawPrompts(
   await settleItems(
     tx,
     { now: of.now },
-    items.map(({ pending }) => ({ id: pending.id, outcome: 'refused', reason })),
+    items.map(({ pending, reason }) => ({ id: pending.id, outcome: 'refused', reason })),
   )
   return items.length
 }

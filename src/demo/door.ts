@@ -56,7 +56,9 @@ async function bodyOf(c: Context): Promise<unknown> {
   }
 }
 
-/** Slugs and logins are the demo's own words; what is none is answered by name, so it must be short. */
+/**
+ * Slugs and logins are the demo's own words; what is none is answered by name, so it must be short.
+ */
 const word = z.string().min(1).max(64)
 
 const demoToken = z.strictObject({
@@ -131,7 +133,9 @@ async function credentialsOf(
   })
 }
 
-/** One step of a rotation, on record in the tenant's chain. `now` makes the new key sign at once. */
+/**
+ * One step of a rotation, on record in the tenant's chain. `now` makes the new key sign at once.
+ */
 async function rotate(deps: DoorDeps, of: z.output<typeof rotation>): Promise<Answer> {
   const { ctx } = deps
   return withTx(ctx.db, 'rotate_keys', async (tx) => {
@@ -160,8 +164,8 @@ async function rotate(deps: DoorDeps, of: z.output<typeof rotation>): Promise<An
 }
 
 /**
- * The loopback door of the command line, `POST /_door/…`: for whoever can read the run file, from this machine only, never
- * for a page in a browser. Mounted at the root of the server's app.
+ * The loopback door of the command line, `POST /_door/…`: for whoever can read the run file, from
+ * this machine only, never for a page in a browser. Mounted at the root of the server's app.
  */
 export function doorRoutes(deps: DoorDeps): Hono {
   const app = new Hono()

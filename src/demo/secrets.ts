@@ -5,7 +5,9 @@ import { DEMO_TENANTS } from './world.ts'
 /** Client secrets by tenant slug, then by the client's name. */
 type ByClient = Readonly<Record<string, Readonly<Record<string, string>>>>
 
-/** Every secret of the demo, random for each installation. Plain JSON; it must outlive a restart. */
+/**
+ * Every secret of the demo, random for each installation. Plain JSON; it must outlive a restart.
+ */
 export type DemoSecrets = {
   readonly idp: DemoIdpSecrets
   readonly agents: ByClient
@@ -31,7 +33,10 @@ export async function newDemoSecrets(): Promise<DemoSecrets> {
   }
 }
 
-/** One client's secret. Throws if the installation's secrets lack it, which only a mixed-up data directory does. */
+/**
+ * One client's secret. Throws if the installation's secrets lack it, which only a mixed-up data
+ * directory does.
+ */
 export function secretOf(
   secrets: DemoSecrets,
   of: { readonly kind: 'agents' | 'enforcementPoints'; readonly tenant: string; name: string },

@@ -47,8 +47,8 @@ function idIn(map: ReadonlyMap<string, string>, key: string): string {
 }
 
 /**
- * Fills an empty database with the demo world (SPEC section 12), in one transaction. Does nothing when tenant `acme`
- * exists, and says whether it seeded. Safe to call from two instances at once.
+ * Fills an empty database with the demo world (SPEC section 12), in one transaction. Does nothing
+ * when tenant `acme` exists, and says whether it seeded. Safe to call from two instances at once.
  */
 export async function seedDemo(
   ctx: Ctx,
@@ -230,13 +230,19 @@ const versionIn = (name: string, version: number): DemoVersionData => {
   return found
 }
 
-/** What is kept is stored, so that a newcomer to the ceiling enters only by adoption (SPEC section 3). */
+/**
+ * What is kept is stored, so that a newcomer to the ceiling enters only by adoption (SPEC section
+ * 3).
+ */
 const keptBy = (one: DemoEnablementData): readonly Item[] =>
   versionIn(one.template, one.version).ceiling.filter(
     (item) => !one.removed.includes(item.permission),
   )
 
-/** I12: that the world came to be is on record, on the chain of the tenant where each thing happened. */
+/**
+ * I12: that the world came to be is on record, on the chain of the tenant where each thing
+ * happened.
+ */
 async function seedRecords(s: Seeding): Promise<void> {
   const operator = new Journal(s.ctx, idIn(s.tenants, DEMO_OPERATOR) as TenantId)
   for (const [i, service] of Object.keys(DEMO_SERVICES).entries()) {
@@ -273,8 +279,9 @@ async function seedRecords(s: Seeding): Promise<void> {
 const DEMO_PATH = '/demo/idp/'
 
 /**
- * Follows a `PUBLIC_URL` that changed between two starts: the demo's providers, their people and its resource servers are
- * named by it. A provider that an admin has pointed elsewhere is left alone. Says how many tenants it moved.
+ * Follows a `PUBLIC_URL` that changed between two starts: the demo's providers, their people and
+ * its resource servers are named by it. A provider that an admin has pointed elsewhere is left
+ * alone. Says how many tenants it moved.
  */
 export async function rebaseDemo(ctx: Ctx): Promise<{ readonly moved: number }> {
   return withTx(ctx.db, 'rebase_demo', async (tx) => {

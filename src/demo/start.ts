@@ -1,7 +1,5 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Hono } from 'hono'
-import { removeRunFile, writeRunFile } from '../cli/run-file.ts'
-import type { Config } from '../config.ts'
 import { json, withTx } from '../db/tx.ts'
 import type { Ctx } from '../ports.ts'
 import { doorRoutes } from './door.ts'
@@ -13,8 +11,6 @@ import { DEMO_TENANTS } from './world.ts'
 export type Demo = {
   /** Answers what is the demo identity provider's, before Lend's own routes. */
   readonly handle: (req: IncomingMessage, res: ServerResponse) => boolean
-  readonly listening: () => void
-  readonly stop: () => void
 }
 
 /** Random per installation, and the same for all instances on one database. */
@@ -33,12 +29,13 @@ async function secretsOf(ctx: Ctx): Promise<DemoSecrets> {
 /** Seeds the demo world once and puts its identity provider, services and CLI door beside Lend. Loopback only. */
 export async function startDemo(of: {
   readonly ctx: Ctx
-  readonly config: Config
+  /** The secret of the CLI's door. */
+  readonly doorSecret: string
   // biome-ignore lint/suspicious/noExplicitAny: any environment: only routes are added
   readonly app: Hono<any>
   readonly onBug: (error: unknown) => void
 }): Promise<Demo> {
-  const { ctx, config, app, onBug } = of
+  const { ctx, doorSecret, app, onBug } = of
   const { publicUrl } = ctx
   const secrets = await secretsOf(ctx)
   await seedDemo(ctx, { secrets })
@@ -49,12 +46,7 @@ export async function startDemo(of: {
     tenants: DEMO_TENANTS,
     onError: onBug,
   })
-  const door = { secret: ctx.ids.secret(), pid: process.pid, port: config.port, publicUrl }
-  app.route('/', doorRoutes({ ctx, secrets, secret: door.secret }))
+  app.route('/', doorRoutes({ ctx, secrets, secret: doorSecret }))
   app.route('/', await createDemoServices({ ctx, secrets }))
-  return {
-    handle: idp.handle,
-    listening: () => writeRunFile(config, door),
-    stop: () => removeRunFile(config),
-  }
+  return { handle: idp.handle }
 }

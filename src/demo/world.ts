@@ -2,8 +2,9 @@ import { LIMITS } from '../core/limits.ts'
 import type { Item, Limits, Mode } from '../core/vocabulary.ts'
 
 /**
- * The demo world of SPEC section 12 as data: its tenants and people, the templates that studio publishes, and what each
- * customer made of them. Secrets are never here: they are random for each installation.
+ * The demo world of SPEC section 12 as data: its tenants and people, the templates that studio
+ * publishes, and what each customer made of them. Secrets are never here: they are random for each
+ * installation.
  */
 export type DemoPersonData = {
   readonly login: string
@@ -75,7 +76,8 @@ const RESOURCE_SERVERS: readonly DemoResourceServerData[] = [
   { path: '/demo/dashboards', name: 'Dashboards', services: ['dashboards'], subject: 'session' },
   { path: '/demo/contracts', name: 'Contracts', services: ['contracts'], subject: 'session' },
   { path: '/demo/mail', name: 'Mail', services: ['mail'], subject: 'session' },
-  // An older program that looks people up by `sub` (SPEC section 6): its tokens name the user there.
+  // An older program that looks people up by `sub` (SPEC section 6): its tokens name the user
+  // there.
   { path: '/demo/reports', name: 'Reports', services: ['accounts'], subject: 'user' },
 ]
 
@@ -141,7 +143,8 @@ export const DEMO_TENANTS: readonly DemoTenantData[] = [
     ],
     agents: [],
     enablements: [],
-    // The deployment's operator: each service publishes its slice of the catalog with a client of its own.
+    // The deployment's operator: each service publishes its slice of the catalog with a client of
+    // its own.
     enforcementPoints: EVERY_SERVICE.map((service) => ({
       name: `${service} publisher`,
       services: [service],
@@ -285,7 +288,10 @@ export const DEMO_TEMPLATES: readonly DemoTemplateData[] = [
   },
 ]
 
-/** What the web page shows before anybody has signed in: whom one can be. No secret: the demo's passwords are the logins. */
+/**
+ * What the web page shows before anybody has signed in: whom one can be. No secret: the demo's
+ * passwords are the logins.
+ */
 export const demoWebConfig = () => ({
   demo: true,
   tenants: DEMO_TENANTS.map(({ slug, name, users }) => ({

@@ -1,7 +1,9 @@
 import { createRemoteJWKSet, customFetch, errors, jwtVerify } from 'jose'
 import { factsOf, isRecord, type TokenFacts } from './token.ts'
 
-/** What an enforcer asks of Lend: the issuer's addresses and keys, and what a token stands for now. */
+/**
+ * What an enforcer asks of Lend: the issuer's addresses and keys, and what a token stands for now.
+ */
 export type Credentials = { readonly clientId: string; readonly clientSecret: string }
 
 export type ConnectionOptions = {
@@ -85,7 +87,10 @@ function denialOf(error: unknown): Denial {
 export type Connection = {
   /** RFC 9068 section 4: what can be told without asking whether the session still lives. */
   readonly offline: (token: string) => Promise<Read>
-  /** RFC 7662: the session, its version, its user and its grants, as they are now. Without credentials, as they were. */
+  /**
+   * RFC 7662: the session, its version, its user and its grants, as they are now. Without
+   * credentials, as they were.
+   */
   readonly live: (token: string, of: TokenFacts) => Promise<Read>
 }
 

@@ -1,7 +1,10 @@
 /** A `narrow` or a catalog filter (SPEC section 2), for services that hold their rows in memory. */
 type Row = Readonly<Record<string, unknown>>
 
-/** Null: a value is missing, so nothing can be said; `$not` of it is null too, and a row counts only when true. */
+/**
+ * Null: a value is missing, so nothing can be said; `$not` of it is null too, and a row counts only
+ * when true.
+ */
 type Truth = boolean | null
 
 const isRecord = (value: unknown): value is Row =>
@@ -11,7 +14,8 @@ const isScalar = (value: unknown): value is string | number | boolean =>
   typeof value === 'string' || typeof value === 'number' || typeof value === 'boolean'
 
 const unknown = (what: string): never => {
-  // A clause that is not understood must not be passed over: the filter would be wider than it was written.
+  // A clause that is not understood must not be passed over: the filter would be wider than it was
+  // written.
   throw new Error(`lend/enforce: the filter has ${what}`)
 }
 
@@ -90,11 +94,15 @@ function truthOf(filter: unknown, row: Row): Truth {
 }
 
 /**
- * Whether a row passes a filter. A comparison with a missing value, or one of another type, is never true, also under
- * `$not`, as in SQL. Throws on anything that is not understood; the caller then shows nothing.
+ * Whether a row passes a filter. A comparison with a missing value, or one of another type, is
+ * never true, also under `$not`, as in SQL. Throws on anything that is not understood; the caller
+ * then shows nothing.
  */
 export const matches = (filter: Row, row: Row): boolean => truthOf(filter, row) === true
 
-/** Whether any of the grants shows the row: grants are alternatives, and one without a `narrow` shows all. */
+/**
+ * Whether any of the grants shows the row: grants are alternatives, and one without a `narrow`
+ * shows all.
+ */
 export const shownBy = (grants: readonly { readonly narrow?: Row }[], row: Row): boolean =>
   grants.some((grant) => grant.narrow === undefined || matches(grant.narrow, row))

@@ -8,17 +8,22 @@ export type { Call, Denial, HeldGrant, TokenFacts }
 export { matches, shownBy }
 
 /**
- * `lend/enforce`: how a resource server checks the tokens of agents by itself. It needs nothing of the server but its
- * public addresses, and fails closed: whatever cannot be verified is not allowed (I19).
+ * `lend/enforce`: how a resource server checks the tokens of agents by itself. It needs nothing of
+ * the server but its public addresses, and fails closed: whatever cannot be verified is not allowed
+ * (I19).
  */
 export type EnforcerOptions = {
   /** The tenant's issuer, as in `https://lend.example/t/acme`. */
   readonly issuer: string
-  /** This resource server, exactly as it is registered. Tokens for anything else are refused, control tokens too. */
+  /**
+   * This resource server, exactly as it is registered. Tokens for anything else are refused,
+   * control tokens too.
+   */
   readonly audience: string
   /**
-   * The enforcement point's own credentials. With them every check also asks Lend live, so that what was taken away is
-   * gone at once; without them a token is good for as long as it lives, 15 minutes at most, and nothing can be reported.
+   * The enforcement point's own credentials. With them every check also asks Lend live, so that
+   * what was taken away is gone at once; without them a token is good for as long as it lives, 15
+   * minutes at most, and nothing can be reported.
    */
   readonly introspect?: { readonly clientId: string; readonly clientSecret: string }
   readonly fetch?: typeof globalThis.fetch
@@ -32,14 +37,20 @@ export type Wanted = {
   readonly resource?: string
   /** The call changes something. Then a grant that is lent for reading only does not count. */
   readonly writes?: boolean
-  /** The caller applies `narrow` of every grant in `grants` to its rows. Otherwise narrowed grants do not count. */
+  /**
+   * The caller applies `narrow` of every grant in `grants` to its rows. Otherwise narrowed grants
+   * do not count.
+   */
   readonly narrows?: boolean
 }
 
 export type Verdict = {
   readonly allowed: boolean
   readonly reason: 'granted' | Denial
-  /** What to answer with over HTTP: 200, 401 for a bad token, 403 for no access, 503 when nothing can be verified. */
+  /**
+   * What to answer with over HTTP: 200, 401 for a bad token, 403 for no access, 503 when nothing
+   * can be verified.
+   */
   readonly status: 200 | 401 | 403 | 503
   /** Known as soon as the token's signature holds, allowed or not; null before. */
   readonly session: string | null
@@ -47,7 +58,10 @@ export type Verdict = {
   readonly user: string | null
   /** The grant that allows it, the first of `grants`. */
   readonly grant: HeldGrant | null
-  /** Every grant that allows it. Data grants are alternatives: a row is visible if any of them shows it. */
+  /**
+   * Every grant that allows it. Data grants are alternatives: a row is visible if any of them shows
+   * it.
+   */
   readonly grants: readonly HeldGrant[]
   /** What the agent would ask for with `iam.request_access`. */
   readonly ask: { readonly permission: string; readonly resource?: string }
@@ -56,7 +70,10 @@ export type Verdict = {
 export type Enforcer = {
   /** Never throws. `token` is the bare token, without `Bearer`. */
   readonly check: (token: string | null | undefined, wanted: Wanted) => Promise<Verdict>
-  /** Queues the record of a call; it is sent in the background. Throws if there are no credentials to send it with. */
+  /**
+   * Queues the record of a call; it is sent in the background. Throws if there are no credentials
+   * to send it with.
+   */
   readonly report: (call: Call) => void
   /** Sends what is queued. */
   readonly flush: () => Promise<void>
@@ -126,7 +143,10 @@ const verdictOn =
     ask,
   })
 
-/** Makes the enforcer of one resource server for one tenant. It holds its keys and its queue: make one and keep it. */
+/**
+ * Makes the enforcer of one resource server for one tenant. It holds its keys and its queue: make
+ * one and keep it.
+ */
 export function createEnforcer(options: EnforcerOptions): Enforcer {
   const { issuer, introspect, fetch = globalThis.fetch, now = Date.now } = options
   const lend = connect({ ...options, fetch, now })

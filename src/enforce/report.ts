@@ -79,9 +79,10 @@ async function send(options: ReporterOptions, batch: Batch): Promise<Sent> {
 }
 
 /**
- * Queues calls and posts them in batches, so that no call waits for the record (I12). Memory is bounded: when the queue is
- * full the oldest is dropped and counted, and the count travels with the next batch. A batch that may or may not have
- * arrived is sent again under the same key, so it is recorded once.
+ * Queues calls and posts them in batches, so that no call waits for the record (I12). Memory is
+ * bounded: when the queue is full the oldest is dropped and counted, and the count travels with the
+ * next batch. A batch that may or may not have arrived is sent again under the same key, so it is
+ * recorded once.
  */
 export function createReporter(options: ReporterOptions): Reporter {
   const queue: object[] = []
@@ -117,7 +118,8 @@ export function createReporter(options: ReporterOptions): Reporter {
       if (sent === 'refused') lost += pending.calls.length + pending.lost
       pending = null
       failures = 0
-      // Only what was refused is left: it is told of with the next report, not at once and for ever.
+      // Only what was refused is left: it is told of with the next report, not at once and for
+      // ever.
       if (sent === 'refused' && queue.length === 0) return
     }
   }

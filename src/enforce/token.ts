@@ -3,7 +3,10 @@ export type HeldGrant = {
   readonly type: string
   readonly permission: string
   readonly actions: readonly string[]
-  /** The one object or destination, or a pattern, as in `dashboard/*`. Absent: the permission takes none. */
+  /**
+   * The one object or destination, or a pattern, as in `dashboard/*`. Absent: the permission takes
+   * none.
+   */
   readonly identifier?: string
   /** Makes a data grant smaller: only rows that match. Whoever ignores it widens. */
   readonly narrow?: Readonly<Record<string, unknown>>
@@ -78,8 +81,8 @@ const isAct = (act: unknown, of: Claims): boolean =>
   isRecord(act) && act.sub === of.client_id && act.sid === of.sid && act.iss === of.iss
 
 /**
- * The facts of claims whose signature and time have been checked, or of an introspection; null if they are not a session
- * token of this issuer for exactly this audience.
+ * The facts of claims whose signature and time have been checked, or of an introspection; null if
+ * they are not a session token of this issuer for exactly this audience.
  */
 export function factsOf(
   claims: Claims,

@@ -30,11 +30,15 @@ const look = (ctx: Ctx, caller: AgentCaller, ids: readonly ItemId[]): Promise<Lo
         from request_item i join access_request r on r.id = i.request_id
         where i.id = any(${ids}::text[]) and i.session_id = ${caller.sessionId}`,
       tx.sql<{ open: boolean }>`
+        with recursive path as (
+          select id, parent_id, agent_id, template_id from session where id = ${caller.sessionId}
+          union all
+          select p.id, p.parent_id, p.agent_id, p.template_id
+          from path c join session p on p.id = c.parent_id)
         select s.status = 'active' and not exists (
-          select from frozen f join session p on p.root_id = s.root_id
-          where f.tenant_id = s.tenant_id
-            and f.target_id in (s.tenant_id, s.user_id, p.agent_id, p.template_id)
-            and p.depth <= s.depth) as open
+          select from frozen f join path p
+            on f.target_id in (s.tenant_id, s.user_id, p.agent_id, p.template_id)
+          where f.tenant_id = s.tenant_id) as open
         from session s where s.id = ${caller.sessionId}`,
       tx.sql<{ id: GrantId }>`select id from access_grant where session_id = ${caller.sessionId}`,
     ])

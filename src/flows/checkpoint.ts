@@ -65,7 +65,10 @@ export async function makeCheckpoint(
     const lastAt = last === null ? null : Date.parse(last.at) / 1000
     if (lastAt !== null && now - lastAt < gapSeconds) return null
     const since = lastAt === null ? 0 : lastAt - SLACK_SECONDS
-    const { heads, upto } = await movedHeads(tx, { upto: last?.upto ?? '0', since })
+    const moved = await movedHeads(tx, { upto: last?.upto ?? '0', since })
+    // A long transaction anywhere holds the place back, so that heads come again; these were anchored last time.
+    const known = new Set(last?.heads.map(canonicalJson))
+    const heads = moved.heads.filter((head) => !known.has(canonicalJson(head)))
     if (heads.length === 0) return null
     const checkpoint = {
       n: (last?.n ?? 0) + 1,
@@ -73,7 +76,7 @@ export async function makeCheckpoint(
       prev_hash: last === null ? '' : sha256Hex(last.jws),
       heads,
       root: merkleRoot(heads),
-      upto,
+      upto: moved.upto,
     }
     const jws = await signed(claimsOf(checkpoint), key)
     await insertCheckpoint(tx, { ...checkpoint, public_jwk: { ...publicPart(key) }, jws })

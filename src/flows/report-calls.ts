@@ -40,7 +40,10 @@ export type Report = {
 
 export type Reported = {
   readonly recorded: number
-  /** Of unknown sessions, of permissions that this enforcement point does not enforce, or out of time. */
+  /**
+   * Of unknown sessions, of permissions that this enforcement point does not enforce, or out of
+   * time.
+   */
   readonly refused: number
   readonly lost: number
 }
@@ -53,8 +56,9 @@ const digestOf = (value: unknown): string =>
   createHash('sha256').update(canonicalJson(value)).digest('base64url')
 
 /**
- * Records calls on their sessions' chains (I12), one transaction for each session tree under its root's lock, and counts
- * the uses of grants. It decides nothing: the call has happened. What cannot be recorded is counted.
+ * Records calls on their sessions' chains (I12), one transaction for each session tree under its
+ * root's lock, and counts the uses of grants. It decides nothing: the call has happened. What
+ * cannot be recorded is counted.
  */
 export async function reportCalls(
   ctx: Ctx,

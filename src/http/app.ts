@@ -9,6 +9,7 @@ import { JWKS_MAX_AGE_SECONDS } from '../tokens/keys.ts'
 import { messagePage } from './browser/pages.ts'
 import { browserRoutes, type WebConfig } from './browser/routes.ts'
 import { browserUserFrom } from './browser/sign-in.ts'
+import { enforceRoutes } from './enforce.ts'
 import { resourceMetadata, serverMetadata } from './metadata.ts'
 import {
   agentCallerFrom,
@@ -121,6 +122,7 @@ export function createApp(deps: AppDeps): Hono<Env> {
     onBug: deps.onBug,
   })
   app.route('/', people)
+  app.route('/', enforceRoutes({ ctx: deps.ctx, findTenant: find, onBug: deps.onBug }))
   for (const path of [
     '/t/:tenant',
     '/t/:tenant/*',

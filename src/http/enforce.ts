@@ -72,7 +72,9 @@ async function callerOf(
   return ok({ as: 'enforcement', tenant, id: client.value.id, services: client.value.services })
 }
 
-/** A refused credential is challenged for the scheme that is taken here (RFC 9110 section 11.6.1). */
+/**
+ * A refused credential is challenged for the scheme that is taken here (RFC 9110 section 11.6.1).
+ */
 function refusal(fault: Parameters<typeof problemResponse>[0], requestId: string): Response {
   const answer = problemResponse(fault, requestId)
   if (answer.status === 401) answer.headers.set('www-authenticate', 'Basic realm="lend"')
@@ -119,8 +121,8 @@ async function calls(deps: EnforceDeps, c: Context<Env>, requestId: string): Pro
 }
 
 /**
- * `POST /t/{tenant}/enforce/calls`: enforcement points tell of the calls they let through and turned away (I12). For
- * mounting at the root.
+ * `POST /t/{tenant}/enforce/calls`: enforcement points tell of the calls they let through and
+ * turned away (I12). For mounting at the root.
  */
 export function enforceRoutes(deps: EnforceDeps): Hono<Env> {
   const app = new Hono<Env>()

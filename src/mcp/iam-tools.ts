@@ -12,6 +12,7 @@ import { myAccess } from '../flows/my-access.ts'
 import { releaseAccess } from '../flows/release-access.ts'
 import { type AskedItem, requestAccess } from '../flows/request-access.ts'
 import { startSubagent } from '../flows/start-subagent.ts'
+import { userWords } from '../flows/user-words.ts'
 import { type Ctx, issuerOf } from '../ports.ts'
 import type { IamTools, ToolExtra } from './tools.ts'
 
@@ -67,10 +68,10 @@ function outcomeView(asked: AskedItem, now: Standing): ItemOutcome {
   }
 }
 
-const standing = (asked: AskedItem): Standing => ({
+const standing = (asked: AskedItem, note: string | null): Standing => ({
   outcome: asked.verdict.outcome === 'asked' ? 'pending' : asked.verdict.outcome,
   reason: asked.verdict.reason,
-  note: null,
+  note,
 })
 
 /** Where the user answers; the agent can show it and do nothing with it. */
@@ -95,7 +96,9 @@ const requestTool =
           })
         : null
     const now = new Map(waited?.items.map((i) => [i.id, i]))
-    const standingNow = (i: AskedItem): Standing => (i.itemId && now.get(i.itemId)) || standing(i)
+    const words = await userWords(ctx, caller, value.items)
+    const standingNow = (i: AskedItem): Standing =>
+      (i.itemId && now.get(i.itemId)) || standing(i, words(i))
     const open = value.items.filter((i) => standingNow(i).outcome === 'pending')
     // What this call asked comes first; else a question from before that is still open.
     const waits = open.find((i) => i.requestId === value.requestId) ?? open[0]

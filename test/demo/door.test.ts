@@ -9,7 +9,10 @@ import { systemClock, systemIds } from '../../src/ids.ts'
 import type { Ctx } from '../../src/ports.ts'
 import { runOn } from '../support/databases.ts'
 
-/** The command line's door opens only for whoever can read the run file, from this machine, outside any browser. */
+/**
+ * The command line's door opens only for whoever can read the run file, from this machine, outside
+ * any browser.
+ */
 const SECRET = 's'.repeat(43)
 let ctx: Ctx
 let secrets: Awaited<ReturnType<typeof newDemoSecrets>>

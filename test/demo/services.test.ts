@@ -1,7 +1,10 @@
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
 import { ACCESS_TOKEN, type LiveServer, serveLend, TOKEN_EXCHANGE } from '../support/live-server.ts'
 
-/** The demo's services against the real server over HTTP: each refusal names what to ask for, each call is recorded. */
+/**
+ * The demo's services against the real server over HTTP: each refusal names what to ask for, each
+ * call is recorded.
+ */
 let lend: LiveServer
 beforeAll(async () => {
   lend = await serveLend()

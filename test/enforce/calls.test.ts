@@ -8,7 +8,10 @@ import { enforceRoutes } from '../../src/http/enforce.ts'
 import { hashSecret } from '../../src/tokens/client-auth.ts'
 import { createWorld, type World } from '../support/world.ts'
 
-/** `POST /t/{tenant}/enforce/calls`: what enforcement points let through and turned away is on record (I12). */
+/**
+ * `POST /t/{tenant}/enforce/calls`: what enforcement points let through and turned away is on
+ * record (I12).
+ */
 let world: World
 let app: Hono
 const bugs: unknown[] = []

@@ -3,7 +3,9 @@ import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
 import { createEnforcer } from '../../src/enforce/index.ts'
 import { CREDENTIALS, GRANT, type Issuer, startIssuer } from './support/issuer.ts'
 
-/** A resource server's own checks: whatever cannot be verified is not allowed (I19, USER-ASKS 1). */
+/**
+ * A resource server's own checks: whatever cannot be verified is not allowed (I19, USER-ASKS 1).
+ */
 let lend: Issuer
 beforeAll(async () => {
   lend = await startIssuer()

@@ -476,12 +476,22 @@ describe('34: a client never has to outwait a person', () => {
     const agent = await start()
     const { request_id } = await agent.ask(['accounts:read', mail('a.example')])
     expect((await agent.mine()).pending.map((p) => p.request_id)).toEqual([request_id, request_id])
-    await maya().answer(request_id, { 'accounts:read': 'allow_once', 'email:send': 'deny' })
+    const decisions = { 'accounts:read': 'allow_once', 'email:send': 'deny' } as const
+    const note = 'Read them; I write to them myself.'
+    await maya().answer(request_id, decisions, { note })
     const mine = await agent.mine()
     expect(mine.pending).toEqual([])
     expect(mine.grants).toMatchObject([{ permission: 'accounts:read' }])
-    const again = await agent.ask(['accounts:read', mail('a.example')])
-    expect(again.items.map((i) => i.reason)).toEqual(['already_held', 'denied_this_session'])
+    const again = await agent.ask(['accounts:read', mail('a.example'), mail('*')])
+    expect(again.items.map((i) => i.reason)).toEqual([
+      'already_held',
+      'denied_this_session',
+      'denied_this_session',
+    ])
+    // What the user said with the answer is not lost on one who did not wait for it.
+    for (const item of again.items) expect(item.message).toContain(note)
+    const other = await (await start()).ask(['accounts:read'])
+    expect(other.items[0]?.message).not.toContain(note)
   })
 })
 

@@ -25,7 +25,7 @@ afterAll(() => lend.close())
 const maya = () => lend.person('maya')
 
 /** How long after `act` the call came back, and with what. */
-async function after<T>(waiting: Promise<T>, act: () => Promise<unknown>) {
+async function endsAfter<T>(waiting: Promise<T>, act: () => Promise<unknown>) {
   let over = false
   const done = waiting.finally(() => {
     over = true
@@ -52,7 +52,7 @@ describe('a wait ends', () => {
       const agent = await lend.start('maya')
       const waiting = agent.ask(['accounts:read'], WAIT)
       const { id } = await maya().asked(agent)
-      const { result, millis } = await after(waiting, () => maya().answer(id, decision))
+      const { result, millis } = await endsAfter(waiting, () => maya().answer(id, decision))
       expect(millis).toBeLessThan(SOON_MILLIS)
       const allowed = decision.startsWith('allow')
       expect(result.items).toMatchObject([
@@ -66,6 +66,18 @@ describe('a wait ends', () => {
     },
   )
 
+  it('at the answer itself, not at the next look', async () => {
+    const took: number[] = []
+    for (let n = 0; n < 5; n++) {
+      const agent = await lend.start('maya')
+      const waiting = agent.ask(['accounts:read'], WAIT)
+      const { id } = await maya().asked(agent)
+      took.push((await endsAfter(waiting, () => maya().answer(id, 'allow_once'))).millis)
+    }
+    // A look every two seconds would come more than one second after most of these answers.
+    expect(took.sort((a, b) => a - b)[2]).toBeLessThan(1_000)
+  })
+
   it('when none of its items is pending any more, and not before', async () => {
     const agent = await lend.start('maya')
     const first = await agent.ask(['accounts:read'])
@@ -75,7 +87,7 @@ describe('a wait ends', () => {
       'the second question',
     )
     await maya().answer(first.request_id, 'allow_once')
-    const { result, millis } = await after(waiting, () => maya().answer(second.id, 'deny'))
+    const { result, millis } = await endsAfter(waiting, () => maya().answer(second.id, 'deny'))
     expect(millis).toBeLessThan(SOON_MILLIS)
     expect(result.items.map((i) => i.reason)).toEqual(['allowed_by_user', 'denied_by_user'])
   })
@@ -112,7 +124,7 @@ describe('a wait ends', () => {
     ])
     await maya().asked(root)
     await maya().asked(child)
-    const { result, millis } = await after(both, () =>
+    const { result, millis } = await endsAfter(both, () =>
       maya().must('POST', `/sessions/${root.sessionId}/end`),
     )
     expect(millis).toBeLessThan(SOON_MILLIS)
@@ -126,7 +138,7 @@ describe('a wait ends', () => {
     const agent = await lend.start('maya')
     const waiting = agent.ask(['accounts:read'], WAIT)
     await maya().asked(agent)
-    const { result, millis } = await after(waiting, () => agent.call('iam.end_session', {}))
+    const { result, millis } = await endsAfter(waiting, () => agent.call('iam.end_session', {}))
     expect(millis).toBeLessThan(SOON_MILLIS)
     expect(result.items).toMatchObject([{ reason: 'cancelled' }])
   })
@@ -139,7 +151,7 @@ describe('a wait ends', () => {
       String(lend.now() / 1000 + 1),
       agent.sessionId,
     ])
-    const { result, millis } = await after(waiting, async () => {})
+    const { result, millis } = await endsAfter(waiting, async () => {})
     expect(millis).toBeLessThan(SOON_MILLIS + 2_000)
     expect(result.items[0]?.outcome).toBe('refused')
   })
@@ -158,7 +170,7 @@ describe('a wait ends', () => {
       }[scope]
       let unfreeze = async () => {}
       try {
-        const { result, millis } = await after(waiting, async () => {
+        const { result, millis } = await endsAfter(waiting, async () => {
           unfreeze = await lend.person('adam').freeze(scope, target)
         })
         expect(millis).toBeLessThan(SOON_MILLIS)
@@ -214,7 +226,7 @@ describe('a wait ends', () => {
     let unfreeze = async () => {}
     try {
       const began = performance.now()
-      const { millis } = await after(childWaits, async () => {
+      const { millis } = await endsAfter(childWaits, async () => {
         unfreeze = await lend.person('adam').freeze('template', 'email-drafter')
       })
       expect(millis).toBeLessThan(SOON_MILLIS)
@@ -226,6 +238,52 @@ describe('a wait ends', () => {
   })
 })
 
+it('does not end because a sibling of another template is frozen', async () => {
+  // A version that may start two kinds of children, as a later one could.
+  await lend.sql(
+    `insert into template select 'tpl_notes', 'note-taker', 'Note taker', tenant_id, visibility, created_at
+       from template where name = 'email-drafter'`,
+  )
+  await lend.sql(
+    `insert into template_version
+       select (jsonb_populate_record(v, '{"template_id": "tpl_notes"}')).*
+       from template_version v join template t on t.id = v.template_id
+       where t.name = 'email-drafter' and v.version = 1`,
+  )
+  await lend.sql(
+    `insert into enablement select (jsonb_populate_record(e, '{"template_id": "tpl_notes"}')).*
+       from enablement e join template t on t.id = e.template_id where t.name = 'email-drafter'`,
+  )
+  await lend.sql(
+    `insert into template_version
+       select (jsonb_populate_record(v, '{"version": 4, "children":
+         [{"template": "email-drafter", "version": 1}, {"template": "note-taker", "version": 1}]}')).*
+       from template_version v join template t on t.id = v.template_id
+       where t.name = 'renewal-briefs' and v.version = 3`,
+  )
+  const adopt = (version: number) =>
+    lend.sql(
+      `update enablement e set adopted_version = $1 from template t
+       where t.id = e.template_id and t.name = 'renewal-briefs'`,
+      [version],
+    )
+  await adopt(4)
+  try {
+    const root = await lend.start('maya')
+    const child = await root.subagent()
+    await root.call('iam.start_subagent', { template: 'note-taker' })
+    const began = performance.now()
+    const waiting = child.ask(['email-templates:write'], { wait_seconds: 4 })
+    await maya().asked(child)
+    const unfreeze = await lend.person('adam').freeze('template', 'note-taker')
+    await waiting
+    await unfreeze()
+    expect(performance.now() - began).toBeGreaterThan(3_900)
+  } finally {
+    await adopt(3)
+  }
+})
+
 describe('several who wait', () => {
   it('for the same question are all told', async () => {
     const agent = await lend.start('maya')
@@ -235,7 +293,7 @@ describe('several who wait', () => {
       agent.ask(['accounts:read'], WAIT),
     ])
     const { id } = await maya().asked(agent)
-    const { result, millis } = await after(waits, () => maya().answer(id, 'allow_once'))
+    const { result, millis } = await endsAfter(waits, () => maya().answer(id, 'allow_once'))
     expect(millis).toBeLessThan(SOON_MILLIS)
     for (const one of result)
       expect(one).toMatchObject({ request_id: id, items: [{ reason: 'allowed_by_user' }] })
@@ -253,10 +311,12 @@ describe('several who wait', () => {
     const oneWaits = one.ask(['accounts:read'], WAIT)
     const first = await maya().asked(one)
     const second = await maya().asked(other)
-    const { result, millis } = await after(oneWaits, () => maya().answer(first.id, 'allow_once'))
+    const { result, millis } = await endsAfter(oneWaits, () =>
+      maya().answer(first.id, 'allow_once'),
+    )
     expect(millis).toBeLessThan(SOON_MILLIS)
     expect(result.items).toMatchObject([{ outcome: 'granted' }])
-    const then = await after(otherWaits, () => maya().answer(second.id, 'deny'))
+    const then = await endsAfter(otherWaits, () => maya().answer(second.id, 'deny'))
     expect(then.result.items).toMatchObject([{ reason: 'denied_by_user' }])
   })
 

@@ -332,7 +332,9 @@ const COMMANDS: { readonly [Name in Command['do']]: Do<Name> } = {
     const open = ask.items.findIndex((i) => i.outcome === 'pending')
     const answers = ask.items.map((i, at) => {
       const answered = i.outcome === 'pending' && !(c.wrong === 'missing' && at === open)
-      return answered ? c.answers[at % c.answers.length] : undefined
+      const answer = c.answers[at % c.answers.length]
+      const never = answer === 'allow_always' && i.sensitive && c.wrong !== 'sensitive always'
+      return answered ? (never ? 'allow_once' : answer) : undefined
     })
     const ruleEnds = c.ruleFor === null ? null : model.now + c.ruleFor
     const items = answers.flatMap((decision, at) => {

@@ -7,6 +7,7 @@ import { makeCheckpoint } from '../../src/flows/checkpoint.ts'
 import { freeze } from '../../src/flows/freeze.ts'
 import { followFeed, startFeedJob } from '../../src/flows/re-evaluate.ts'
 import { sweep } from '../../src/flows/sweep.ts'
+import type { Ctx } from '../../src/ports.ts'
 import type { Run } from '../support/databases.ts'
 import {
   ACME,
@@ -34,8 +35,40 @@ const held = async (run: Run, session: SessionId) =>
     )
   ).map((row) => row.id)
 
+/**
+ * Follows until every change has been passed, and sums what it did. The horizon is the whole server's: a transaction in
+ * some other database may hold it back for a while.
+ */
+async function caughtUp(ctx: Ctx, run: Run) {
+  const sum = { rows: 0, lost: 0 }
+  for (let tries = 0; tries < 500; tries++) {
+    const { rows, lost } = await followFeed(ctx)
+    sum.rows += rows
+    sum.lost += lost
+    const behind = await run(
+      `select f.id from feed f join feed_cursor c on c.job = 're-evaluate' and (f.xid, f.id) > (c.xid, c.id)`,
+    )
+    if (behind.length === 0) return sum
+    await pause(20)
+  }
+  throw new Error('the feed was never caught up with')
+}
+
+/** What following the feed throws, once it does. */
+async function failure(ctx: Ctx): Promise<string> {
+  for (let tries = 0; tries < 500; tries++) {
+    try {
+      await followFeed(ctx)
+    } catch (error) {
+      return String(error)
+    }
+    await pause(20)
+  }
+  return 'nothing'
+}
+
 /** Opens a transaction that waits until it is let go. */
-async function paused(ctx: Parameters<typeof inTx>[0], body: Parameters<typeof inTx<void>>[1]) {
+async function paused(ctx: Ctx, body: Parameters<typeof inTx<void>>[1]) {
   let letGo = () => {}
   let begun = () => {}
   const gate = new Promise<void>((resolve) => {
@@ -61,7 +94,7 @@ async function paused(ctx: Parameters<typeof inTx>[0], body: Parameters<typeof i
 twoInstances('the feed', (pair) => {
   test('does not skip a change that commits after a later one was followed', async () => {
     const { a, b, run } = pair()
-    await followFeed(a)
+    await caughtUp(a, run)
     const session = await start(a, { mode: 'bypass' })
     must(await ask(a, await asAgent(run, session), [READ, Q3]))
     // The slow change has the lower number and is not there yet.
@@ -79,8 +112,7 @@ twoInstances('the feed', (pair) => {
     await followFeed(b)
     expect(await held(run, session)).toEqual(['accounts:read', 'dashboard:view'])
     await slow.commit()
-    const after = await followFeed(b)
-    expect(after).toMatchObject({ rows: 2, lost: 1 })
+    expect(await caughtUp(b, run)).toEqual({ rows: 2, lost: 1 })
     expect(await held(run, session)).toEqual(['accounts:read'])
     expect(await followFeed(a)).toEqual({ rows: 0, sessions: 0, lost: 0 })
     await run(
@@ -99,7 +131,7 @@ twoInstances('the feed', (pair) => {
           takeUserPermission(a, person('adam'), { userId: 'usr_maya', id: 'prm_q3' }, tx),
         ),
       )
-      await both(followFeed(a), followFeed(b))
+      await both(caughtUp(a, run), caughtUp(b, run))
       expect(await held(run, session)).toEqual(['accounts:read'])
       const ended = await run(
         `select id from activity where session_id = $1 and type = 'grant.ended'`,
@@ -116,7 +148,7 @@ twoInstances('the feed', (pair) => {
 
   test('I19 a session that cannot be re-evaluated neither blocks the others nor is forgotten', async () => {
     const { a, run } = pair()
-    await followFeed(a)
+    await caughtUp(a, run)
     const mayas = await start(a, { mode: 'bypass' })
     const omars = await start(a, { mode: 'bypass', login: 'omar' })
     must(await ask(a, await asAgent(run, mayas), [READ]))
@@ -133,20 +165,20 @@ twoInstances('the feed', (pair) => {
     )
     await run('alter table session disable trigger user')
     await run('update session set chain_seq = chain_seq - 1 where id = $1', [mayas])
-    await expect(followFeed(a)).rejects.toThrow('1 people')
+    expect(await failure(a)).toContain('1 people')
     expect(await held(run, omars)).toEqual([])
     expect(await held(run, mayas)).toEqual(['accounts:read'])
-    await expect(followFeed(a)).rejects.toThrow('1 people')
+    expect(await failure(a)).toContain('1 people')
     await run('update session set chain_seq = $1 where id = $2', [head?.seq ?? 0, mayas])
     await run('alter table session enable trigger user')
-    expect(await followFeed(a)).toMatchObject({ lost: 1 })
+    expect(await caughtUp(a, run)).toMatchObject({ lost: 1 })
     expect(await held(run, mayas)).toEqual([])
     await run(`insert into role_permission values ('rol_manager_acme', 'accounts:read', null)`)
   })
 
   test('the job goes on after an outage, tells of it, and stops when told', async () => {
     const { a, b, run } = pair()
-    await followFeed(a)
+    await caughtUp(a, run)
     const session = await start(a, { mode: 'bypass' })
     must(await ask(a, await asAgent(run, session), [READ, Q3]))
     const bugs: unknown[] = []

@@ -229,11 +229,18 @@ async function secretsIn(db: Db): Promise<DemoSecrets> {
   return row.value
 }
 
+const KEPT_ALIVE_MILLIS = 120_000
+
 /** Starts it; close it when done. */
 export async function serveLend(options: ServeOptions = {}): Promise<LiveServer> {
   const { database = 'embedded', jobs: withJobs = true } = options
   let handle: Parameters<typeof createServer>[1] = (_req, res) => res.writeHead(503).end()
-  const { servers, port } = await listenOn(() => createServer((req, res) => handle?.(req, res)))
+  const { servers, port } = await listenOn(() => {
+    const server = createServer((req, res) => handle?.(req, res))
+    // Longer than a busy test may leave a connection idle: a client that takes up one just being closed is cut off.
+    server.keepAliveTimeout = KEPT_ALIVE_MILLIS
+    return server
+  })
   const origin = `http://localhost:${port}`
   const publicUrl = options.publicUrl ?? origin
   const config = configOf(port, publicUrl, database)

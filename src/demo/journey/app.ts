@@ -14,7 +14,10 @@ import {
 } from 'oauth4webapi'
 import { z } from 'zod'
 
-/** The agent's app as anybody would write it: a standard OAuth client and a standard MCP client, nothing of Lend's own. */
+/**
+ * The agent's app as anybody would write it: a standard OAuth client and a standard MCP client,
+ * nothing of Lend's own.
+ */
 
 const EXCHANGE = 'urn:ietf:params:oauth:grant-type:token-exchange'
 const ACCESS_TOKEN = 'urn:ietf:params:oauth:token-type:access_token'
@@ -91,7 +94,9 @@ async function tokenRequest(
   return issued.parse(await processGenericTokenEndpointResponse(server, client, answer))
 }
 
-/** A client of the official library, one for each session. The token is the newest one at each call. */
+/**
+ * A client of the official library, one for each session. The token is the newest one at each call.
+ */
 async function mcpClient(mcp: string, token: () => string): Promise<Client> {
   const client = new Client({ name: 'journey', version: '1' })
   const transport = new StreamableHTTPClientTransport(new URL(mcp), {
@@ -101,7 +106,8 @@ async function mcpClient(mcp: string, token: () => string): Promise<Client> {
       return fetch(url, { ...init, headers })
     },
   })
-  // The library's own types disagree with themselves about an absent session id under exact optional properties.
+  // The library's own types disagree with themselves about an absent session id under exact
+  // optional properties.
   await client.connect(transport as Parameters<Client['connect']>[0])
   return client
 }

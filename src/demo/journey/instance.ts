@@ -4,10 +4,16 @@ import { dirname, extname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
 
-/** A fresh instance of the real server in a process of its own, which keeps nothing, and its command line. */
+/**
+ * A fresh instance of the real server in a process of its own, which keeps nothing, and its command
+ * line.
+ */
 export type Instance = {
   readonly url: string
-  /** Runs `lend` against it and answers with what it printed. Throws with its sentence when it fails. */
+  /**
+   * Runs `lend` against it and answers with what it printed. Throws with its sentence when it
+   * fails.
+   */
   readonly lend: (...args: readonly string[]) => Promise<string>
   /** What the instance has logged, for when it does not do as it should. */
   readonly log: () => string

@@ -4,7 +4,10 @@ import { createStory, Differs } from './story.ts'
 import { journeyThree } from './three.ts'
 import { journeyTwo } from './two.ts'
 
-/** `npm run journey`: plays the journeys against a fresh instance, and fails at the first step that differs. */
+/**
+ * `npm run journey`: plays the journeys against a fresh instance, and fails at the first step that
+ * differs.
+ */
 async function main(): Promise<number> {
   const story = createStory(process.stdout)
   process.stdout.write('Starting a fresh instance that keeps nothing …\n')

@@ -45,7 +45,10 @@ export const PRICING: Item = { permission: 'contracts.fields:pricing' }
 export const TEMPLATES_WRITE: Item = { permission: 'email-templates:write' }
 export const TASK = 'Prepare a brief on the accounts that renew this quarter.'
 
-/** Signs everybody in through the command line's door and sets the app up from the demo's credentials. */
+/**
+ * Signs everybody in through the command line's door and sets the app up from the demo's
+ * credentials.
+ */
 export async function setScene(story: Story, instance: Instance): Promise<Scene> {
   const given = credentials.parse(JSON.parse(await instance.lend('demo-credentials')))
   const agent = given.agents.find((one) => one.templates.includes('renewal-briefs'))

@@ -1,6 +1,9 @@
 import { isDeepStrictEqual, stripVTControlCharacters } from 'node:util'
 
-/** The story as it is told in the terminal, and the checks that stop it at the first step that differs. */
+/**
+ * The story as it is told in the terminal, and the checks that stop it at the first step that
+ * differs.
+ */
 
 /** A step went otherwise than it is written. The message says which, and how. */
 export class Differs extends Error {

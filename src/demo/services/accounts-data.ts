@@ -1,4 +1,7 @@
-/** The accounts that the demo's services know: the same at every start, except that renewals stay as near as they were. */
+/**
+ * The accounts that the demo's services know: the same at every start, except that renewals stay as
+ * near as they were.
+ */
 export type Account = {
   readonly id: string
   readonly name: string

@@ -35,8 +35,9 @@ async function customersOf(ctx: Ctx, secrets: DemoSecrets): Promise<readonly Ser
 }
 
 /**
- * The demo's services, for mounting at the root: small programs that know nothing of Lend but its public addresses, their
- * credentials and their own employees. They reach Lend over HTTP, as any other resource server does.
+ * The demo's services, for mounting at the root: small programs that know nothing of Lend but its
+ * public addresses, their credentials and their own employees. They reach Lend over HTTP, as any
+ * other resource server does.
  */
 export async function createDemoServices(of: {
   readonly ctx: Ctx

@@ -3,7 +3,10 @@ import { shownBy } from '../../enforce/index.ts'
 import { accountsAt, contractOf } from './accounts-data.ts'
 import type { Guard } from './guard.ts'
 
-/** Contracts: their prices are sensitive, so a session holds them only by its user's own answer (I8). */
+/**
+ * Contracts: their prices are sensitive, so a session holds them only by its user's own answer
+ * (I8).
+ */
 export function contractsService(guard: Guard, now: () => number): Hono {
   const app = new Hono()
   app.get('/contracts/:id/pricing', async (c) => {

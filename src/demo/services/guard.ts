@@ -7,7 +7,10 @@ import {
   type Wanted,
 } from '../../enforce/index.ts'
 
-/** One customer of the demo's services: whose tokens they take, and with which credentials they ask about them. */
+/**
+ * One customer of the demo's services: whose tokens they take, and with which credentials they ask
+ * about them.
+ */
 export type ServiceTenant = {
   readonly issuer: string
   readonly clientId: string
@@ -94,7 +97,10 @@ const unknownIssuer = (wanted: Wanted, reason: 'token_missing' | 'token_invalid'
   ask: { permission: wanted.permission },
 })
 
-/** The guard of one service. `audience` is the service's own address, as it is registered with every customer. */
+/**
+ * The guard of one service. `audience` is the service's own address, as it is registered with every
+ * customer.
+ */
 export function createGuard(of: {
   readonly audience: string
   readonly tenants: readonly ServiceTenant[]
@@ -126,7 +132,8 @@ export function createGuard(of: {
         return refused(unknownIssuer(wanted, token === null ? 'token_missing' : 'token_invalid'))
       const { tenant, enforcer } = found
       const verdict = await enforcer.check(token, wanted)
-      // Without a session there is nobody to record it for; what nobody authenticated is not on a chain.
+      // Without a session there is nobody to record it for; what nobody authenticated is not on a
+      // chain.
       if (verdict.session !== null) {
         enforcer.report({
           session: verdict.session,

@@ -2,11 +2,17 @@ import { createServer, type IncomingMessage } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { type CryptoKey, exportJWK, generateKeyPair, type JWK, SignJWT } from 'jose'
 
-/** A stand-in for Lend's public addresses that a test can make answer anything, and the keys to sign anything with. */
+/**
+ * A stand-in for Lend's public addresses that a test can make answer anything, and the keys to sign
+ * anything with.
+ */
 export type Issuer = {
   readonly issuer: string
   readonly audience: string
-  /** What introspection answers; a number is a status, `hang` never answers, `cut` drops the connection. */
+  /**
+   * What introspection answers; a number is a status, `hang` never answers, `cut` drops the
+   * connection.
+   */
   live: object | number | 'hang' | 'cut'
   /** As `live`, for the call reports. */
   calls: number | 'cut'

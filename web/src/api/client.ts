@@ -1,10 +1,18 @@
-import { QueryClient } from '@tanstack/react-query'
-import { Refused } from './http.ts'
+import { QueryCache, QueryClient } from '@tanstack/react-query'
+import { isStatus, Refused } from './http.ts'
 
 const RETRIES = 2
 
 /** One cache. Events say what is stale, so nothing is asked again on a timer or on focus. */
-export const client = new QueryClient({
+export const client: QueryClient = new QueryClient({
+  queryCache: new QueryCache({
+    onError: (error, query) => {
+      const [tenant, what] = query.queryKey
+      // Whoever is told that nobody is signed in has the page ask once more who is.
+      if (isStatus(error, 401) && what !== 'me')
+        void client.invalidateQueries({ queryKey: [tenant, 'me'] })
+    },
+  }),
   defaultOptions: {
     queries: {
       staleTime: Number.POSITIVE_INFINITY,

@@ -81,11 +81,12 @@ export function useSessions() {
   })
 }
 
-export function useSession(id: string) {
+export function useSession(id: string | null) {
   const tenant = useTenant()
   return useQuery({
-    queryKey: keys.session(tenant, id),
-    queryFn: get<SessionView>(`${peopleApi(tenant)}/sessions/${encodeURIComponent(id)}`),
+    queryKey: keys.session(tenant, id ?? ''),
+    queryFn: get<SessionView>(`${peopleApi(tenant)}/sessions/${encodeURIComponent(id ?? '')}`),
+    enabled: id !== null,
   })
 }
 
@@ -94,8 +95,8 @@ const accessQuery = (tenant: string, id: string) => ({
   queryFn: get<SessionAccess>(`${peopleApi(tenant)}/sessions/${encodeURIComponent(id)}/access`),
 })
 
-export function useAccess(id: string) {
-  return useQuery(accessQuery(useTenant(), id))
+export function useAccess(id: string | null) {
+  return useQuery({ ...accessQuery(useTenant(), id ?? ''), enabled: id !== null })
 }
 
 export function useAccessOf(ids: readonly string[]) {

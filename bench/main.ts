@@ -1,0 +1,87 @@
+import { mkdirSync } from 'node:fs'
+import { loadavg } from 'node:os'
+import { join } from 'node:path'
+import { parseArgs } from 'node:util'
+import type { Options } from './options.ts'
+import { writeReport } from './report.ts'
+import { b1 } from './rows/b1.ts'
+import { costOf, costs } from './rows/cost.ts'
+import { t1 } from './rows/t1.ts'
+import { t2 } from './rows/t2.ts'
+import { t3 } from './rows/t3.ts'
+import { t4 } from './rows/t4.ts'
+import { t5 } from './rows/t5.ts'
+import { createScratch, durability } from './support/database.ts'
+import { pinnedNote } from './support/lend.ts'
+import { machine, pinToLoadCore, root } from './support/machine.ts'
+import type { Row } from './support/rounds.ts'
+
+/** `npm run bench [-- ROW…] [--quick] [--rounds N] [--seconds S] [--profile]`: see bench/README.md. */
+
+const ROWS: Readonly<Record<string, (options: Options) => Promise<readonly Row[]>>> = {
+  T1: t1,
+  T2: t2,
+  T3: t3,
+  T4: t4,
+  T5: t5,
+  B1: b1,
+}
+/** Above this, others use the machine and even ratios wander. */
+const LOAD_MAX = 0.7
+
+async function main(): Promise<void> {
+  const { values, positionals } = parseArgs({
+    allowPositionals: true,
+    options: {
+      quick: { type: 'boolean', default: false },
+      rounds: { type: 'string' },
+      seconds: { type: 'string' },
+      profile: { type: 'boolean', default: false },
+    },
+  })
+  const wanted = positionals.length === 0 ? Object.keys(ROWS) : positionals
+  const unknown = wanted.filter((name) => !Object.hasOwn(ROWS, name))
+  if (unknown.length > 0)
+    throw new Error(`There is no row ${unknown.join(', ')}: choose of ${Object.keys(ROWS)}.`)
+  const facts = machine()
+  if ((loadavg()[0] ?? 0) > LOAD_MAX)
+    console.warn(`The load is ${facts.load_before}: others use this machine, expect wander.`)
+  pinToLoadCore(process.pid)
+  const scratch = await createScratch('about')
+  const database = await durability(scratch.sql).finally(scratch.drop)
+
+  let databasePinned = true
+  const options = (row: string): Options => {
+    const profile = join(root, 'bench', 'out', `profile-${row}`)
+    if (values.profile) mkdirSync(profile, { recursive: true })
+    return {
+      rounds: values.rounds === undefined ? (values.quick ? 1 : 5) : Number(values.rounds),
+      seconds: values.seconds === undefined ? 3 : Number(values.seconds),
+      quick: values.quick,
+      profiled: values.profile ? { profile } : {},
+      pinned: (did) => {
+        databasePinned &&= did
+      },
+    }
+  }
+  const rows: Row[] = []
+  for (const name of wanted) {
+    process.stdout.write(`${name} `)
+    // A row that cannot be measured says why in its place; the others still are.
+    const measured = await ROWS[name]?.(options(name)).catch((error: unknown): readonly Row[] => [
+      { row: name, what: '', why: `not run: ${error instanceof Error ? error.message : error}` },
+    ])
+    rows.push(...(measured ?? []))
+    process.stdout.write('\n')
+  }
+  if (wanted.some((name) => ['T1', 'T2', 'T3'].includes(name))) await costOf('start')
+  const about = { ...facts, database, placed: pinnedNote(databasePinned) }
+  const table = writeReport(root, { machine: about, rows, costs: costs() })
+  console.log(`\n${table}\nWritten to bench/out: results.json, table.md, plot.svg`)
+  process.exit(rows.some((row) => 'why' in row && row.why.startsWith('not run')) ? 1 : 0)
+}
+
+main().catch((error: unknown) => {
+  console.error(error)
+  process.exit(1)
+})

@@ -1,0 +1,55 @@
+import { randomBytes } from 'node:crypto'
+import postgres from 'postgres'
+import { pinToLoadCore } from './machine.ts'
+
+const SERVER = process.env.LEND_BENCH_DATABASE_URL ?? 'postgres://postgres@127.0.0.1:5432/postgres'
+
+export type Scratch = {
+  readonly url: string
+  readonly sql: postgres.Sql
+  /** Moves the server's processes for this database off the measured core. False: this user may not. */
+  readonly pin: () => Promise<boolean>
+  readonly drop: () => Promise<void>
+}
+
+const quiet = { onnotice: () => {} }
+
+/** A database of its own on a running Postgres, dropped afterwards. Only loopback servers are loaded. */
+export async function createScratch(name: string): Promise<Scratch> {
+  const server = new URL(SERVER)
+  if (!['127.0.0.1', 'localhost', '[::1]'].includes(server.hostname))
+    throw new Error('LEND_BENCH_DATABASE_URL must be on this machine')
+  const database = `lend_bench_${name}_${randomBytes(4).toString('hex')}`
+  const admin = postgres(SERVER, { max: 1, ...quiet })
+  await admin.unsafe(`create database ${database}`)
+  const url = new URL(server)
+  url.pathname = `/${database}`
+  const sql = postgres(url.href, { max: 2, ...quiet })
+  return {
+    url: url.href,
+    sql,
+    pin: async () => {
+      const rows = await sql<{ pid: number }[]>`
+        select pid from pg_stat_activity where datname = ${database}`
+      return rows.map(({ pid }) => pinToLoadCore(pid)).every(Boolean)
+    },
+    drop: async () => {
+      await sql.end({ timeout: 5 })
+      await admin.unsafe(`drop database if exists ${database} with (force)`)
+      await admin.end({ timeout: 5 })
+    },
+  }
+}
+
+/** What autovacuum would do within a minute or so of real load: true statistics, dead rows gone. */
+export async function settle(sql: postgres.Sql): Promise<void> {
+  await sql.unsafe('vacuum analyze')
+}
+
+/** Whether commits are durable here; a floor without that would be no floor. */
+export async function durability(sql: postgres.Sql): Promise<string> {
+  const [row] = await sql<{ fsync: string; commit: string; version: string }[]>`
+    select current_setting('fsync') as fsync, current_setting('synchronous_commit') as commit,
+      current_setting('server_version') as version`
+  return `Postgres ${row?.version}, fsync ${row?.fsync}, synchronous_commit ${row?.commit}`
+}

@@ -1,0 +1,88 @@
+import { execFile } from 'node:child_process'
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { promisify } from 'node:util'
+import { type Child, canPin, freePort, root, startNode } from './machine.ts'
+
+const run = promisify(execFile)
+const READY_MILLIS_MAX = 60_000
+
+export type Credentials = {
+  readonly issuer: string
+  readonly mcp: string
+  readonly agents: readonly {
+    readonly client_id: string
+    readonly client_secret: string
+    readonly templates: readonly string[]
+  }[]
+  readonly enforcement_points: readonly {
+    readonly client_id: string
+    readonly client_secret: string
+  }[]
+}
+
+export type Lend = Child & {
+  readonly port: number
+  readonly origin: string
+  readonly credentials: () => Promise<Credentials>
+}
+
+async function answers(origin: string, child: Child, everyMillis: number): Promise<void> {
+  const until = Date.now() + READY_MILLIS_MAX
+  while (Date.now() < until) {
+    if (child.process.exitCode !== null) throw new Error(`Lend stopped: ${child.output()}`)
+    const ready = await fetch(`${origin}/readyz`).catch(() => null)
+    if (ready?.status === 200) return
+    await new Promise((resolve) => setTimeout(resolve, everyMillis))
+  }
+  throw new Error(`Lend is not ready: ${child.output()}`)
+}
+
+/** The built server as its users run it, on the measured core. `databaseUrl` null: the embedded database in `data`. */
+export async function startLend(of: {
+  readonly databaseUrl: string | null
+  readonly data: string
+  readonly port?: number
+  /** A folder for the profile that Node writes when the server stops. */
+  readonly profile?: string
+}): Promise<Lend> {
+  const port = of.port ?? (await freePort())
+  const settings = {
+    PORT: String(port),
+    LEND_DATA: of.data,
+    LEND_DEMO: 'on',
+    LEND_LOG: 'warn',
+    ...(of.databaseUrl === null ? {} : { DATABASE_URL: of.databaseUrl }),
+  }
+  const flags = of.profile === undefined ? [] : ['--cpu-prof', `--cpu-prof-dir=${of.profile}`]
+  const child = startNode([...flags, join(root, 'dist', 'src', 'main.js')], settings)
+  const origin = `http://localhost:${port}`
+  await answers(origin, child, 10)
+  return {
+    ...child,
+    port,
+    origin,
+    credentials: async () => {
+      const { stdout } = await run(
+        process.execPath,
+        [join(root, 'bin', 'lend.js'), 'demo-credentials'],
+        { cwd: root, env: { PATH: process.env.PATH, ...settings } },
+      )
+      return JSON.parse(stdout)
+    },
+  }
+}
+
+/** A folder for an instance's files, and how to remove it. */
+export function temporaryFolder(): { readonly path: string; readonly remove: () => void } {
+  const path = mkdtempSync(join(tmpdir(), 'lend-bench-'))
+  return { path, remove: () => rmSync(path, { recursive: true, force: true }) }
+}
+
+export const pinnedNote = (databasePinned: boolean): string =>
+  !canPin
+    ? 'processes were not kept to cores'
+    : databasePinned
+      ? 'server on core 0; load generator and database on core 1'
+      : 'server on core 0, load generator on core 1; the database was not kept to a core'

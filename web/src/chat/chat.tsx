@@ -1,0 +1,218 @@
+import { ArrowDown, Zap } from 'lucide-react'
+import { type ReactNode, useEffect, useLayoutEffect, useMemo, useRef, useState } from 'react'
+import { ModeMenu } from '../access/mode-menu.tsx'
+import { usePending, useRequestsOf, useSessions, useTenant } from '../api/queries.ts'
+import { useRun } from '../api/run.ts'
+import type { RunState, SessionView } from '../api/types.ts'
+import { takeWantedCard } from '../lib/focus.ts'
+import { useNow } from '../lib/hooks.ts'
+import { endedWords, isLive, templateTitle, titleOf } from '../lib/sessions.ts'
+import { clock, duration, plain, secondsUntil } from '../lib/text.ts'
+import { PromptCard } from '../prompt/card.tsx'
+import { Link, paths } from '../router.tsx'
+import { Button, Chip, Time } from '../ui/parts.tsx'
+import { Empty, ErrorState, Skeleton } from '../ui/states.tsx'
+import { words } from '../words.ts'
+import { Composer } from './composer.tsx'
+import { type Entry, entriesOf } from './entries.ts'
+import { Steps, Words } from './message.tsx'
+import { PendingBar } from './pending-bar.tsx'
+
+/** The whole tree's ids: subagents' prompts surface here, in their root's conversation. */
+function useTree(session: SessionView): readonly string[] {
+  const sessions = useSessions()
+  const { root_id } = session
+  return useMemo(() => {
+    const ids = (sessions.data?.items ?? [])
+      .filter((one) => one.root_id === root_id)
+      .map((one) => one.id)
+    return [...new Set([root_id, ...ids])].sort()
+  }, [sessions.data, root_id])
+}
+
+function RunChip({ state, live }: { readonly state: RunState | undefined; readonly live: boolean }) {
+  if (!live) return <Chip>{words.chat.state.ended}</Chip>
+  if (state === undefined) return null
+  const tone = state === 'waiting' ? 'warn' : state === 'failed' ? 'bad' : 'neutral'
+  return (
+    <Chip tone={state === 'working' ? 'accent' : tone}>
+      <span className={state === 'working' ? 'pulse' : ''}>{words.chat.state[state]}</span>
+    </Chip>
+  )
+}
+
+function ChatHead({
+  session,
+  root,
+  state,
+  actions,
+}: {
+  readonly session: SessionView
+  readonly root: SessionView | undefined
+  readonly state: RunState | undefined
+  readonly actions: ReactNode
+}) {
+  const to = paths(useTenant())
+  const shown = root ?? session
+  return (
+    <header className="chat-head">
+      <div className="chat-title">
+        <h1 dir="auto">{titleOf(shown)}</h1>
+        <p className="chat-sub">
+          <span>{plain(shown.agent_name)}</span>
+          <span>{words.card.template(templateTitle(shown), shown.template_version)}</span>
+          {session.id !== shown.id && (
+            <span>
+              {words.chat.lookingAt(templateTitle(session))}{' '}
+              <Link className="link" href={to.session(shown.id)}>
+                {words.chat.wholeSession}
+              </Link>
+            </span>
+          )}
+        </p>
+      </div>
+      <div className="chat-actions">
+        <RunChip state={state} live={isLive(shown)} />
+        <ModeMenu session={shown} />
+        {actions}
+      </div>
+    </header>
+  )
+}
+
+function BypassStrip({ session }: { readonly session: SessionView }) {
+  const now = useNow(15_000)
+  if (session.mode !== 'bypass' || !isLive(session)) return null
+  const until = session.mode_expires_at ?? session.expires_at
+  return (
+    <p className="bypass-strip" role="note">
+      <Zap aria-hidden="true" size={15} />
+      {words.chat.bypass(duration(secondsUntil(until, now)))}
+    </p>
+  )
+}
+
+function EntryView({ entry, agent }: { readonly entry: Entry; readonly agent: string }) {
+  if (entry.kind === 'words') return <Words message={entry.message} agent={agent} />
+  if (entry.kind === 'steps') return <Steps steps={entry.steps} />
+  return <PromptCard request={entry.request} />
+}
+
+const entryKey = (entry: Entry): string => {
+  if (entry.kind === 'words') return entry.message.id
+  return entry.kind === 'prompt' ? entry.request.id : `steps ${entry.steps[0]?.id ?? ''}`
+}
+
+const NEAR_END = 80
+
+/** Stays at the end while one is at the end; else says that there is more. */
+function useFollowing(content: unknown) {
+  const box = useRef<HTMLDivElement>(null)
+  const atEnd = useRef(true)
+  const [away, setAway] = useState(false)
+  // biome-ignore lint/correctness/useExhaustiveDependencies: whenever the content is another one.
+  useLayoutEffect(() => {
+    const element = box.current
+    if (element && atEnd.current) element.scrollTop = element.scrollHeight
+  }, [content])
+  const onScroll = () => {
+    const element = box.current
+    if (!element) return
+    atEnd.current = element.scrollHeight - element.scrollTop - element.clientHeight < NEAR_END
+    setAway(!atEnd.current)
+  }
+  const toEnd = () => box.current?.scrollTo({ top: box.current.scrollHeight })
+  return { box, away, onScroll, toEnd }
+}
+
+function ended(session: SessionView): ReactNode {
+  if (isLive(session)) return null
+  return (
+    <p className="chat-ended">
+      {words.chat.ended(endedWords(session))}
+      {session.ended_at && (
+        <>
+          {' '}
+          <Time iso={session.ended_at}>{clock(session.ended_at)}</Time>
+        </>
+      )}
+      . {words.chat.endedHolds}
+    </p>
+  )
+}
+
+export function Chat({
+  session,
+  actions,
+}: {
+  readonly session: SessionView
+  readonly actions: ReactNode
+}) {
+  const to = paths(useTenant())
+  const ids = useTree(session)
+  const sessions = useSessions()
+  const root =
+    session.id === session.root_id
+      ? session
+      : sessions.data?.items.find((one) => one.id === session.root_id)
+  const run = useRun(session.root_id)
+  const asked = useRequestsOf(ids)
+  const { data: pending = [] } = usePending()
+  const messages = run.data?.messages
+  const entries = useMemo(() => entriesOf(messages ?? [], asked.requests), [messages, asked.requests])
+  const { box, away, onScroll, toEnd } = useFollowing(entries)
+  useEffect(takeWantedCard, [entries])
+
+  const here = pending.filter((one) => one.root_session_id === session.root_id)
+  const elsewhere = pending.filter((one) => one.root_session_id !== session.root_id)
+  const live = isLive(root ?? session)
+  const loading = run.isPending || asked.isPending
+  const first = !loading && entries.length === 0
+  return (
+    <main id="main" className="chat" tabIndex={-1} aria-busy={loading}>
+      <ChatHead session={session} root={root} state={run.data?.state} actions={actions} />
+      <BypassStrip session={root ?? session} />
+      {/* biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls must be reached by the keyboard. */}
+      <div className="chat-log" ref={box} onScroll={onScroll} role="log" aria-label={words.chat.log} tabIndex={0}>
+        <h2 className="visually-hidden">{words.chat.log}</h2>
+        <div className="chat-inner">
+          <p className="chat-start">{words.chat.begins(plain(session.agent_name))}</p>
+          {loading && <Skeleton label={words.state.loading} rows={4} />}
+          {run.error && !run.data && (
+            <ErrorState error={run.error} what={words.chat.runFailed} onRetry={() => run.refetch()} />
+          )}
+          {asked.error && (
+            <ErrorState
+              error={asked.error}
+              what={words.chat.requestsFailed}
+              onRetry={asked.refetch}
+            />
+          )}
+          {run.data === null && <p className="chat-note">{words.chat.notOurs}</p>}
+          {first && run.data && <Empty title={words.chat.nothingYet} />}
+          {entries.map((entry) => (
+            <EntryView key={entryKey(entry)} entry={entry} agent={session.agent_name} />
+          ))}
+          {run.data?.state === 'failed' && live && (
+            <p className="chat-note chat-note-bad">{words.chat.failed}</p>
+          )}
+          {root && ended(root)}
+        </div>
+      </div>
+      <div className="chat-foot">
+        {away && (
+          <Button small icon={ArrowDown} className="to-end" onClick={toEnd}>
+            {words.chat.toEnd}
+          </Button>
+        )}
+        <PendingBar here={here} elsewhere={elsewhere} />
+        {live && run.data && <Composer sessionId={session.root_id} state={run.data.state} />}
+        {!live && (
+          <Link className="button button-plain chat-again" href={to.sessions}>
+            {words.chat.startAnother}
+          </Link>
+        )}
+      </div>
+    </main>
+  )
+}

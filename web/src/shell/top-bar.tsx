@@ -1,0 +1,131 @@
+import { Bot, CircleUser, Inbox, LogOut, MessagesSquare, Monitor, Moon, ScrollText, Sun } from 'lucide-react'
+import { useEffect } from 'react'
+import { useLine } from '../api/events.ts'
+import { call } from '../api/http.ts'
+import { usePending, useTenant } from '../api/queries.ts'
+import type { Me } from '../api/types.ts'
+import { useStored } from '../lib/hooks.ts'
+import { plain } from '../lib/text.ts'
+import { Link, paths, type Route } from '../router.tsx'
+import { Badge, Button, Mark } from '../ui/parts.tsx'
+import { toast } from '../ui/toasts.tsx'
+import { words } from '../words.ts'
+
+type Theme = 'system' | 'light' | 'dark'
+const THEMES = [
+  { theme: 'system', icon: Monitor },
+  { theme: 'light', icon: Sun },
+  { theme: 'dark', icon: Moon },
+] as const satisfies readonly { theme: Theme; icon: typeof Sun }[]
+
+function ThemeChoice() {
+  const [theme, setTheme] = useStored<Theme>('theme', 'system')
+  useEffect(() => {
+    if (theme === 'system') delete document.documentElement.dataset.theme
+    else document.documentElement.dataset.theme = theme
+  }, [theme])
+  return (
+    <fieldset className="segments">
+      <legend>{words.nav.theme}</legend>
+      {THEMES.map(({ theme: one, icon: Icon }) => (
+        <label key={one} className="segment">
+          <input
+            type="radio"
+            name="theme"
+            checked={theme === one}
+            onChange={() => setTheme(one)}
+          />
+          <span>
+            <Icon aria-hidden="true" size={15} /> {words.nav.themes[one]}
+          </span>
+        </label>
+      ))}
+    </fieldset>
+  )
+}
+
+function UserMenu({ me }: { readonly me: Me }) {
+  const tenant = useTenant()
+  const signOut = async () => {
+    try {
+      const { redirect } = await call<{ redirect: string }>(
+        `/t/${encodeURIComponent(tenant)}/auth/logout`,
+        { method: 'POST', body: {} },
+      )
+      // Where to is the server's word, but never out of http(s).
+      const to = new URL(redirect, location.origin)
+      location.assign(/^https?:$/.test(to.protocol) ? to.href : '/')
+    } catch {
+      toast(words.nav.signOutFailed)
+    }
+  }
+  return (
+    <details className="menu user-menu" name="menu">
+      <summary aria-label={words.nav.userMenu(plain(me.name))}>
+        <CircleUser aria-hidden="true" size={20} />
+        <span className="user-name">{plain(me.name)}</span>
+      </summary>
+      <div className="menu-body">
+        <p className="menu-who">
+          <strong>{plain(me.name)}</strong>
+          <span className="muted">
+            {plain(me.login)} · {plain(me.tenant.name)}
+          </span>
+        </p>
+        <ThemeChoice />
+        <Button icon={LogOut} onClick={() => void signOut()}>
+          {words.nav.signOut}
+        </Button>
+      </div>
+    </details>
+  )
+}
+
+function LineDot() {
+  const { state } = useLine()
+  return (
+    <span className={`line line-${state}`} title={words.line[state]}>
+      <span className="visually-hidden">{words.line[state]}</span>
+    </span>
+  )
+}
+
+export function TopBar({ me, route }: { readonly me: Me; readonly route: Route }) {
+  const tenant = useTenant()
+  const pending = usePending()
+  const to = paths(tenant)
+  const waiting = pending.data?.length ?? 0
+  const links = [
+    { href: to.sessions, label: words.nav.sessions, icon: MessagesSquare, at: ['sessions', 'session'] },
+    { href: to.approvals, label: words.nav.approvals, icon: Inbox, at: ['approvals', 'approval'] },
+    { href: to.rules, label: words.nav.rules, icon: ScrollText, at: ['rules'] },
+    { href: to.agents, label: words.nav.agents, icon: Bot, at: ['agents'] },
+  ]
+  return (
+    <header className="top-bar">
+      <Link href={to.sessions} className="brand" aria-label={words.nav.home}>
+        <Mark />
+        <span className="brand-name">{words.product}</span>
+        <span className="brand-org">{plain(me.tenant.name)}</span>
+      </Link>
+      <nav className="top-nav" aria-label={words.nav.main}>
+        {links.map(({ href, label, icon: Icon, at }) => (
+          <Link
+            key={href}
+            href={href}
+            className="top-link"
+            aria-current={at.includes(route.at) ? 'page' : undefined}
+          >
+            <Icon aria-hidden="true" size={17} />
+            <span className="top-link-label">{label}</span>
+            {href === to.approvals && (
+              <Badge n={waiting} label={words.nav.waiting(waiting)} />
+            )}
+          </Link>
+        ))}
+      </nav>
+      <LineDot />
+      <UserMenu me={me} />
+    </header>
+  )
+}
