@@ -1,4 +1,5 @@
 import { createServer, type Server } from 'node:http'
+import { join } from 'node:path'
 import { getRequestListener } from '@hono/node-server'
 import pino from 'pino'
 import { checkpointKey } from './checkpoint-key.ts'
@@ -8,7 +9,7 @@ import { openEmbedded, openServer } from './db/open.ts'
 import type { Db } from './db/tx.ts'
 import { doorRoutes } from './demo/door.ts'
 import { startDemo } from './demo/start.ts'
-import { demoWebConfig } from './demo/world.ts'
+import { afterDemoSignIn, demoWebConfig } from './demo/world.ts'
 import { createApp } from './http/app.ts'
 import { createUserTokenVerifier } from './identity/login.ts'
 import { systemClock, systemIds } from './ids.ts'
@@ -114,11 +115,20 @@ async function main(): Promise<void> {
     verifier,
     ready: () => ready,
     onBug,
-    ...(config.demo ? { web: demoWebConfig() } : {}),
+    ...(config.demo ? { web: demoWebConfig(), afterSignIn: afterDemoSignIn } : {}),
   })
   // The CLI comes in by a door that only the owner of the run file can open.
   const doorSecret = ctx.ids.secret()
-  const demo = config.demo ? await startDemo({ ctx, doorSecret, app, onBug }) : null
+  const demo = config.demo
+    ? await startDemo({
+        ctx,
+        doorSecret,
+        app,
+        onBug,
+        appFolder: config.dataDir === null ? null : join(config.dataDir, 'app'),
+        anthropicKey: process.env.ANTHROPIC_API_KEY || undefined,
+      })
+    : null
   if (!demo) app.route('/', doorRoutes({ ctx, secret: doorSecret }))
   if (demo) stage('demo world ready')
   const jobs = await startJobs(ctx, await checkpointKey(config.dataDir), onBug)
@@ -137,6 +147,7 @@ async function main(): Promise<void> {
     port: config.port,
     publicUrl: ctx.publicUrl,
   })
+  demo?.listening()
   ready = true
   stage(`ready at ${config.publicUrl}`)
   if (demo && process.stdout.isTTY) console.log(WELCOME)
@@ -157,6 +168,7 @@ async function main(): Promise<void> {
     clearTimeout(late)
     await jobs.stop()
     removeRunFile(config)
+    demo?.stop()
     await notify.stop()
     await db.close()
     log.info('stopped')

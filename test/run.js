@@ -12,7 +12,8 @@ const all = process.env.LEND_TEST_ALL === '1'
 const counts = { passed: 0, failed: 0, skipped: 0 }
 const leftOut = []
 
-const databaseUrl = process.env.LEND_TEST_DATABASE_URL ?? 'postgres://postgres@127.0.0.1:5432/postgres'
+const databaseUrl =
+  process.env.LEND_TEST_DATABASE_URL ?? 'postgres://postgres@127.0.0.1:5432/postgres'
 
 function answers(url) {
   const { hostname, port } = new URL(url)
@@ -42,13 +43,11 @@ function runVitest(env) {
   const file = join(out, 'vitest.json')
   rmSync(file, { force: true })
   const vitest = join(root, 'node_modules', 'vitest', 'vitest.mjs')
-  const passed = run('unit, contract, database, race and model suites (vitest)', [
-    vitest,
-    'run',
-    '--reporter=default',
-    '--reporter=json',
-    `--outputFile.json=${file}`,
-  ], env)
+  const passed = run(
+    'unit, contract, database, race and model suites (vitest)',
+    [vitest, 'run', '--reporter=default', '--reporter=json', `--outputFile.json=${file}`],
+    env,
+  )
   let report
   try {
     report = JSON.parse(readFileSync(file, 'utf8'))
@@ -60,7 +59,9 @@ function runVitest(env) {
   counts.failed += report.numFailedTests
   counts.skipped += report.numPendingTests + report.numTodoTests
   // A file that breaks before its first test counts as one failure, as does an error outside any test.
-  const broken = report.testResults.filter((f) => f.status === 'failed' && f.assertionResults.every((a) => a.status !== 'failed'))
+  const broken = report.testResults.filter(
+    (f) => f.status === 'failed' && f.assertionResults.every((a) => a.status !== 'failed'),
+  )
   counts.failed += broken.length
   if (!passed && report.numFailedTests + broken.length === 0) counts.failed++
 }
@@ -72,12 +73,22 @@ function runCounted(name, args) {
 
 mkdirSync(out, { recursive: true })
 runCounted('build', [join(root, 'bin', 'build.js')])
-runCounted('types of the tests', [join(root, 'node_modules', 'typescript', 'bin', 'tsc'), '--noEmit'])
-runCounted('lint and format', [join(root, 'node_modules', '@biomejs', 'biome', 'bin', 'biome'), 'check', '.'])
+runCounted('types of the tests', [
+  join(root, 'node_modules', 'typescript', 'bin', 'tsc'),
+  '--noEmit',
+])
+runCounted('lint and format', [
+  join(root, 'node_modules', '@biomejs', 'biome', 'bin', 'biome'),
+  'check',
+  '.',
+])
 const hasPostgres = await answers(databaseUrl)
-if (!hasPostgres) leftOut.push(`the suites on a Postgres server: none answers at ${new URL(databaseUrl).host}`)
+if (!hasPostgres)
+  leftOut.push(`the suites on a Postgres server: none answers at ${new URL(databaseUrl).host}`)
 runVitest(hasPostgres ? {} : { LEND_TEST_NO_POSTGRES: '1' })
-runCounted('journeys 2 and 3 through public doors', [join(root, 'dist', 'src', 'demo', 'journey', 'main.js')])
+runCounted('journeys 2 and 3 through public doors', [
+  join(root, 'dist', 'src', 'demo', 'journey', 'main.js'),
+])
 
 console.log('')
 for (const suite of leftOut) console.log(`not run: ${suite}`)

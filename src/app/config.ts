@@ -22,5 +22,7 @@ export type AppConfig = {
   readonly tenants: readonly AppTenant[]
   /** Where transcripts are kept; null: nowhere. */
   readonly folder: string | null
+  /** With a key the brain is a real model; without, the script. */
+  readonly anthropicKey?: string
   readonly onBug: (error: unknown) => void
 }

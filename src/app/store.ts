@@ -37,7 +37,8 @@ export type Thread = {
   readonly path: readonly string[]
   readonly refreshToken: string
   readonly messages: readonly ModelMessage[]
-  readonly finished: boolean
+  /** The parent's tool call that started it; absent for the root. */
+  readonly startedBy?: string
 }
 
 export type Run = {

@@ -1,16 +1,24 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Hono } from 'hono'
+import type { AppTenant } from '../app/config.ts'
+import { createAgentApp } from '../app/start.ts'
 import { json, withTx } from '../db/tx.ts'
 import type { Ctx } from '../ports.ts'
 import { doorRoutes } from './door.ts'
+import { demoFacts } from './facts.ts'
+import { DEMO_CLIENTS, demoIssuerOf } from './idp/provider.ts'
 import { createDemoIdp } from './idp/serve.ts'
+import { secretOf } from './secrets.ts'
 import { type DemoSecrets, newDemoSecrets, rebaseDemo, seedDemo } from './seed.ts'
 import { createDemoServices } from './services/app.ts'
-import { DEMO_TENANTS } from './world.ts'
+import { DEMO_APP_AGENT, DEMO_APP_TENANTS, DEMO_TEMPLATES, DEMO_TENANTS } from './world.ts'
 
 export type Demo = {
   /** Answers what is the demo identity provider's, before Lend's own routes. */
   readonly handle: (req: IncomingMessage, res: ServerResponse) => boolean
+  /** Once requests are answered: the agent app goes on with what was under way. */
+  readonly listening: () => void
+  readonly stop: () => void
 }
 
 /** Random per installation, and the same for all instances on one database. */
@@ -33,6 +41,9 @@ export async function startDemo(of: {
   readonly doorSecret: string
   // biome-ignore lint/suspicious/noExplicitAny: any environment: only routes are added
   readonly app: Hono<any>
+  /** Where the agent app keeps its transcripts; null: nowhere. */
+  readonly appFolder: string | null
+  readonly anthropicKey: string | undefined
   readonly onBug: (error: unknown) => void
 }): Promise<Demo> {
   const { ctx, doorSecret, app, onBug } = of
@@ -48,5 +59,42 @@ export async function startDemo(of: {
   })
   app.route('/', doorRoutes({ ctx, secrets, secret: doorSecret }))
   app.route('/', await createDemoServices({ ctx, secrets }))
-  return { handle: idp.handle }
+  const agentApp = await createAgentApp({
+    publicUrl,
+    tenants: await appTenants(ctx, secrets),
+    folder: of.appFolder,
+    onBug,
+    ...(of.anthropicKey === undefined ? {} : { anthropicKey: of.anthropicKey }),
+  })
+  app.route('/', agentApp.routes)
+  return { handle: idp.handle, listening: agentApp.resume, stop: agentApp.stop }
 }
+
+/** What the agent app is told when it is registered: its client at Lend, and its own at each identity provider. */
+async function appTenants(ctx: Ctx, secrets: DemoSecrets): Promise<AppTenant[]> {
+  const tenants: AppTenant[] = []
+  for (const slug of DEMO_APP_TENANTS) {
+    const facts = await demoFacts(ctx, slug)
+    const agent = facts?.agents.find((one) => one.name === DEMO_APP_AGENT)
+    if (agent === undefined) continue
+    tenants.push({
+      slug,
+      agent: {
+        id: agent.id,
+        name: agent.name,
+        secret: secretOf(secrets, { kind: 'agents', tenant: slug, name: agent.name }),
+      },
+      templates: agent.templates.map((name) => ({ name, title: titleOf(name) })),
+      signIn: {
+        issuer: demoIssuerOf(ctx.publicUrl, slug),
+        clientId: DEMO_CLIENTS.app,
+        clientSecret: secrets.idp.clientSecrets[slug]?.app ?? '',
+        privateNetwork: true,
+      },
+    })
+  }
+  return tenants
+}
+
+const titleOf = (name: string): string =>
+  DEMO_TEMPLATES.find((template) => template.name === name)?.title ?? name

@@ -300,3 +300,13 @@ export const demoWebConfig = () => ({
     people: users.map((user) => ({ login: user.login, name: user.name })),
   })),
 })
+
+/** The organisations whose people can use the demo's agent app, and which of their agents it runs. */
+export const DEMO_APP_TENANTS: readonly string[] = ['acme', 'globex']
+export const DEMO_APP_AGENT = 'Renewal assistant'
+
+/** Where a browser goes once it is signed in to Lend: the agent app signs the person in too, against the same session. */
+export const afterDemoSignIn = (tenant: { readonly slug: string }, returnTo: string): string =>
+  DEMO_APP_TENANTS.includes(tenant.slug)
+    ? `/app/t/${tenant.slug}/auth/login?return_to=${encodeURIComponent(returnTo)}`
+    : returnTo

@@ -162,34 +162,41 @@ async function saveRules(
   tx: Tx,
   journal: Journal,
   node: Node,
-  requestId: RequestId,
-  judged: readonly Judged[],
+  world: World,
+  of: { requestId: RequestId; judged: readonly Judged[] },
 ) {
   const rules = new Map<ItemId, RuleId>()
-  for (const q of judged) {
+  for (const q of of.judged) {
     if (!isAlways(q.answer) || (q.answer === 'allow_always' && q.outcome !== 'granted')) continue
     const effect = q.answer === 'allow_always' ? 'allow' : 'deny'
     const template = node.templateName
-    if (effect === 'allow' && q.row.askedReason === 'reconsent' && q.row.ruleId !== null) {
-      await renewRule(tx, q.row.ruleId)
-      journal.session(subjectOf(node), 'rule.confirmed', {
-        rule_id: q.row.ruleId,
-        ...itemData(q.item),
-      })
-      rules.set(q.row.id, q.row.ruleId)
-      continue
-    }
-    const id = await saveRule(tx, {
-      id: ctx.ids.id('rule'),
+    const rule = {
+      id: ctx.ids.id<RuleId>('rule'),
       tenantId: node.tenantId,
       userId: node.userId,
       templateId: node.templateId,
       effect,
       item: q.item,
-      createdFrom: requestId,
+      createdFrom: of.requestId,
       expiresAt: q.ruleExpiresAt,
       now: secondsNow(ctx.clock),
-    })
+    } as const
+    // Only a rule that still stands can be renewed: it may have been deleted or have run out since the question.
+    const renewed =
+      effect === 'allow' && q.row.askedReason === 'reconsent'
+        ? world.rules.find((r) => r.id === q.row.ruleId)
+        : undefined
+    if (renewed !== undefined) {
+      if (q.ruleExpiresAt === undefined) await renewRule(tx, renewed.id)
+      else await saveRule(tx, { ...rule, item: renewed.item })
+      journal.session(subjectOf(node), 'rule.confirmed', {
+        rule_id: renewed.id,
+        ...itemData(q.item),
+      })
+      rules.set(q.row.id, renewed.id)
+      continue
+    }
+    const id = await saveRule(tx, rule)
     journal.session(subjectOf(node), 'rule.created', {
       rule_id: id,
       effect,
@@ -319,7 +326,7 @@ export async function answerPrompt(
   const world = worldOf(tree, node)
   const judged = judge(world, questions.value)
   const { requestId } = answers
-  const rules = await saveRules(ctx, tx, journal, node, requestId, judged)
+  const rules = await saveRules(ctx, tx, journal, node, world, { requestId, judged })
   await record(tx, journal, caller, { node, requestId, judged, rules, note: answers.note, now })
   await grantAllowed(ctx, tx, journal, node, world, { requestId, judged })
   if (stops) await endDenied(ctx, tx, journal, caller, node.templateId)

@@ -27,7 +27,7 @@ export type AppDeps = OAuthDeps & {
   /** What the web page is told before anybody has signed in; by default, that this is no demo. */
   readonly web?: WebConfig
   /** See `SignInDeps`. */
-  readonly then?: (tenant: TenantRef, returnTo: string) => string
+  readonly afterSignIn?: (tenant: TenantRef, returnTo: string) => string
   /** Whether this instance may take traffic. */
   readonly ready: () => boolean
   readonly onBug: (error: unknown, requestId: string) => void

@@ -4,6 +4,7 @@ import { insertBrowserSession } from '../../src/db/browser-sessions.ts'
 import { withTx } from '../../src/db/tx.ts'
 import { sessionCookie } from '../../src/http/browser/cookies.ts'
 import { openApiDocument } from '../../src/http/people/app.ts'
+import { foreignRequests, ownIds, PLAIN, type Sent } from '../support/foreign-requests.ts'
 import {
   ACCESS_TOKEN,
   type Answer,
@@ -61,11 +62,20 @@ const PUBLIC = new Set([
   'GET /.well-known/authzen-configuration/t/:tenant',
   'GET /t/:tenant/auth/login',
 ])
+/** Signing out of where one is not signed in: a success that ends nothing. */
+const ANSWERS_ALL = new Set(['POST /t/:tenant/auth/logout'])
 /** The catalog is the deployment's: an id of it is nobody's. */
 const SHARED = new Set(['GET /t/:tenant/api/catalog/:id'])
 
 const isApi = ({ path }: Route) => path.startsWith('/t/:tenant/api/')
 const isOAuth = ({ path }: Route) => path.startsWith('/t/:tenant/oauth/')
+/** What enforcement points call: neither people's, nor clients', nor agents'. */
+const isEnforcement = (route: Route) =>
+  route.method === 'POST' &&
+  route.path.startsWith('/t/:tenant/') &&
+  !isApi(route) &&
+  !isOAuth(route) &&
+  !/\/(mcp|auth\/\w+)$/.test(route.path)
 /** The web app's pages: the same bytes for everybody (asserted below). */
 const isPage = (route: Route) =>
   route.method === 'GET' &&
@@ -80,7 +90,7 @@ const gus = await lend.userToken('gus')
 const maya = await lend.start('maya')
 const agent = await lend.agent()
 const point = await lend.enforcementPoint()
-const own = await ownIds()
+const foreign = foreignRequests(victim, await ownIds(lend))
 let before: Record<string, string>
 let secretIds: ReadonlySet<string>
 
@@ -98,18 +108,6 @@ afterEach(async () => {
   expect(await hashRows(lend, 'globex')).toStrictEqual(before)
   expect(lend.bugs).toEqual([])
 })
-
-async function ownIds() {
-  const [row] = await lend.rows<Record<'group' | 'role' | 'agent' | 'user', string>>(
-    `select (select id from user_group where tenant_id = $1 limit 1) as "group",
-       (select id from role where tenant_id = $1 limit 1) as role,
-       (select id from agent where tenant_id = $1 limit 1) as agent,
-       (select id from app_user where tenant_id = $1 limit 1) as "user"`,
-    [await lend.tenantId()],
-  )
-  if (row === undefined) throw new Error('acme has one of each')
-  return row
-}
 
 /** A path with globex's ids for its parameters. Throws where there is none: then this file has to learn it. */
 function pathOf(
@@ -129,100 +127,6 @@ function pathOf(
     .join('/')
 }
 
-const unlike = () => `x-${crypto.randomUUID().slice(0, 8)}`
-
-/** A body that the route takes, by which only the tenant is wrong. `own`: with ids of the caller's in the path. */
-type Sent = { readonly body: unknown; readonly path?: Readonly<Record<string, string>> }
-const BODIES: Readonly<Record<string, () => readonly Sent[]>> = {
-  'POST /t/:tenant/api/sessions': () => [
-    { body: { agent_id: victim.agentId, template: 'renewal-briefs' } },
-    { body: { agent_id: own.agent, template: victim.template } },
-  ],
-  'POST /t/:tenant/api/sessions/:id/end': () => [{ body: {} }],
-  'PATCH /t/:tenant/api/sessions/:id': () => [{ body: { mode: 'ask' } }],
-  'POST /t/:tenant/api/access-requests/:id/decision': () => [
-    {
-      body: {
-        digest: victim.request.digest,
-        items: victim.request.items.map((id) => ({ id, decision: 'allow_once' })),
-      },
-    },
-  ],
-  'POST /t/:tenant/api/rules': () => [
-    { body: { template: victim.template, permission: 'accounts:read', effect: 'ask' } },
-  ],
-  'POST /t/:tenant/api/admin/users/:id/permissions': () => [
-    { body: { permission: 'accounts:read' } },
-  ],
-  'PATCH /t/:tenant/api/admin/users/:id': () => [
-    { body: { status: 'disabled' } },
-    { body: { staff_roles: ['org_admin'] } },
-  ],
-  'POST /t/:tenant/api/admin/groups': () => [
-    { body: { name: unlike(), members: [victim.userId] } },
-  ],
-  'PATCH /t/:tenant/api/admin/groups/:id': () => [
-    { body: { name: unlike() } },
-    { body: { members: { remove: [victim.userId] } } },
-    { body: { members: { add: [victim.userId] } }, path: { groups: own.group } },
-    { body: { members: [victim.userId] }, path: { groups: own.group } },
-  ],
-  'PATCH /t/:tenant/api/admin/roles/:id': () => [
-    { body: { permissions: [{ permission: 'accounts:write' }] } },
-  ],
-  'POST /t/:tenant/api/admin/assignments': () => [
-    { body: { role_id: victim.pathIds.roles, user_id: own.user } },
-    { body: { role_id: own.role, user_id: victim.userId } },
-    { body: { role_id: own.role, group_id: victim.pathIds.groups } },
-    { body: { role_id: victim.pathIds.roles, user_id: victim.userId } },
-  ],
-  'POST /t/:tenant/api/admin/restrictions': () => [
-    { body: { user_id: victim.userId, entity: 'account', masks: ['arr'] } },
-    { body: { group_id: victim.pathIds.groups, entity: 'account', masks: ['arr'] } },
-  ],
-  'PATCH /t/:tenant/api/admin/restrictions/:id': () => [{ body: { masks: [] } }],
-  'POST /t/:tenant/api/admin/agents': () => [
-    { body: { name: unlike(), templates: [victim.template], app_clients: ['renewal-app'] } },
-  ],
-  'PATCH /t/:tenant/api/admin/agents/:id': () => [
-    { body: { status: 'disabled' } },
-    { body: { rotate_secret: true } },
-    { body: { templates: [victim.template] }, path: { agents: own.agent } },
-  ],
-  'PATCH /t/:tenant/api/admin/resource-servers/:id': () => [{ body: { subject: 'user' } }],
-  'PATCH /t/:tenant/api/admin/identity-providers/:id': () => [
-    { body: { first_party_clients: ['renewal-app'] } },
-    { body: { status: 'disabled' } },
-  ],
-  'POST /t/:tenant/api/freezes': () => [
-    { body: { scope: 'user', id: victim.userId } },
-    { body: { scope: 'agent', id: victim.agentId } },
-    { body: { scope: 'template', id: victim.template } },
-    { body: { scope: 'tenant', id: 'globex' } },
-  ],
-  'PUT /t/:tenant/api/catalog/services/:service': () => [{ body: { permissions: [] } }],
-}
-/** Bodies that can name nothing of a tenant's: what they make is the caller's own. */
-const NAMES_NOTHING: Readonly<Record<string, () => unknown>> = {
-  'POST /t/:tenant/api/admin/users': () => ({
-    login: unlike(),
-    name: 'X',
-    subject: unlike(),
-  }),
-  'POST /t/:tenant/api/admin/roles': () => ({ name: unlike(), permissions: [] }),
-  'POST /t/:tenant/api/admin/resource-servers': () => ({
-    resource: `https://${unlike()}.example`,
-    name: 'X',
-    services: ['accounts'],
-  }),
-  'POST /t/:tenant/api/admin/enforcement-points': () => ({ name: unlike(), services: ['mail'] }),
-  'POST /t/:tenant/api/admin/identity-providers': () => ({
-    issuer: `https://${unlike()}.example`,
-    audience: 'https://lend.example',
-    first_party_clients: ['web'],
-  }),
-}
-
 const operationOf = (route: Route) => {
   const path = route.path.replaceAll(/:(\w+)/g, '{$1}')
   const item = openApiDocument().paths?.[path] as Record<string, Operation> | undefined
@@ -238,27 +142,6 @@ type Operation = {
   }[]
 }
 
-/** Filters that say nothing of whose it is. */
-const PLAIN = new Set(
-  'limit cursor q kind status effect type from to format permission last_event_id against'.split(
-    ' ',
-  ),
-)
-const FILTERS: Readonly<Record<string, string>> = {
-  session: victim.session.session_id,
-  session_id: victim.session.session_id,
-  root: victim.session.session_id,
-  root_id: victim.session.session_id,
-  user: victim.userId,
-  user_id: victim.userId,
-  agent: victim.agentId,
-  agent_id: victim.agentId,
-  group_id: victim.pathIds.groups ?? '',
-  role_id: victim.pathIds.roles ?? '',
-  template: victim.template,
-  login: 'gus',
-}
-
 const filtersOf = (route: Route): readonly string[] =>
   route.method === 'GET'
     ? parametersOf(route).flatMap(({ name }) => (PLAIN.has(name) ? [] : [name]))
@@ -268,17 +151,17 @@ const parametersOf = (route: Route) =>
 /** What a route cannot do without, at the first value that it takes. */
 const requiredQuery = (route: Route) =>
   new URLSearchParams(
-    parametersOf(route).flatMap(({ name, required, schema }) =>
-      required ? [[name, schema?.enum?.[0] ?? 'x']] : [],
-    ),
+    parametersOf(route)
+      .filter(({ required }) => required)
+      .map(({ name, schema }): [string, string] => [name, schema?.enum?.[0] ?? 'x']),
   )
 
 function sentTo(route: Route): readonly Sent[] {
-  const named = BODIES[nameOf(route)]
+  const named = foreign.bodies[nameOf(route)]
   if (named !== undefined) return named()
-  const nothing = NAMES_NOTHING[nameOf(route)]
+  const nothing = foreign.namingNothing[nameOf(route)]
   if (nothing !== undefined) return [{ body: nothing() }]
-  if (operationOf(route)?.requestBody !== undefined)
+  if (operationOf(route)?.requestBody !== undefined || isEnforcement(route))
     throw new Error(`${nameOf(route)} takes a body that this file does not know: add it`)
   return [{ body: undefined }]
 }
@@ -359,6 +242,8 @@ describe('the routes of the running app', () => {
     const at = `${pathOf(route, 'globex')}?${requiredQuery(route)}`
     const answer = await call(route, at, bearer(gus))
     expect(answer.status, answer.text.slice(0, 300)).toBe(200)
+    // An export, say, is on their record.
+    before = await hashRows(lend, 'globex')
   })
 })
 
@@ -374,11 +259,13 @@ beforeAll(async () => {
     [await lend.tenantId()],
   )
   const now = lend.clock.now() / 1000
-  await withTx(lend.ctx.db, 'test', async (tx) =>
+  const tenantId = await lend.tenantId()
+  const userId = (await lend.userId('adam')) as UserId
+  await withTx(lend.ctx.db, 'test', (tx) =>
     insertBrowserSession(tx, {
       secret: COOKIE,
-      tenantId: await lend.tenantId(),
-      userId: (await lend.userId('adam')) as UserId,
+      tenantId,
+      userId,
       providerId: provider?.id ?? '',
       clientId: 'lend-web',
       idToken: 'none',
@@ -407,6 +294,10 @@ describe('another tenant’s people, browsers, sessions, agents and enforcement 
         const at = pathOf(route, 'globex')
         const answer = await call(route, at, headers, body)
         const asked = `${at} ${JSON.stringify(body)}`
+        if (ANSWERS_ALL.has(nameOf(route))) {
+          expectNoSecrets(answer, asked)
+          continue
+        }
         expect(answer.status, who).toBeGreaterThanOrEqual(400)
         const known = isApi(route) || isOAuth(route) || route.path.endsWith('/mcp')
         expectShut(answer, known ? [401] : [400, 401, 403, 404], asked)
@@ -424,7 +315,7 @@ describe('another tenant’s people, browsers, sessions, agents and enforcement 
 /** Whether anything in a request to it can name a thing of a tenant's. */
 const namesSomething = (route: Route) =>
   !SHARED.has(nameOf(route)) &&
-  (route.path.replace(':tenant', '').includes(':') || Object.hasOwn(BODIES, nameOf(route)))
+  (route.path.replace(':tenant', '').includes(':') || Object.hasOwn(foreign.bodies, nameOf(route)))
 const API = guarded.filter((route) => isApi(route) && !route.path.endsWith('/events'))
 
 describe('an admin in their own tenant', () => {
@@ -453,7 +344,7 @@ describe('an admin in their own tenant', () => {
     'is shown nothing of another’s by a filter: %s',
     async (_, route) => {
       for (const name of filtersOf(route)) {
-        const value = FILTERS[name]
+        const value = foreign.filters[name]
         expect(value, `the filter ${name} is not known here: add it`).toBeDefined()
         const query = requiredQuery(route)
         query.set(name, value ?? '')
@@ -463,6 +354,21 @@ describe('an admin in their own tenant', () => {
         expect([200, 404, 422], answer.text).toContain(answer.status)
         if (answer.status === 200 && 'items' in answer.body)
           expect(answer.body.items, at).toStrictEqual([])
+      }
+    },
+  )
+})
+
+describe('an enforcement point in its own tenant', () => {
+  it.each(guarded.filter(isEnforcement).map(byName))(
+    'learns and changes nothing of another’s session: %s',
+    async (_, route) => {
+      for (const { body } of sentTo(route)) {
+        const at = pathOf(route, 'acme')
+        const answer = await call(route, at, client(point), body)
+        expectNoSecrets(answer, JSON.stringify(body))
+        expect(answer.text).not.toMatch(/"(decision|active)":\s*true/)
+        if ('parts' in answer.body) expect(answer.body.parts).toStrictEqual([])
       }
     },
   )

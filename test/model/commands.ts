@@ -410,10 +410,10 @@ const answers = (...given: readonly Answer[]): Command => ({
 const anything = fc.oneof(...weighted.map(([weight, arbitrary]) => ({ weight, arbitrary })))
 const wishes = fc.array(wish, { minLength: 1, maxLength: 3, size: 'max' })
 const chains: readonly (readonly [number, fc.Arbitrary<readonly Command[]>])[] = [
-  [12, anything.map((command) => [command])],
+  [24, anything.map((command) => [command])],
   [4, fc.tuple(early, wishes, answer).map(([at, items, how]) => [asks(items, at), answers(how)])],
   [
-    3,
+    4,
     fc
       .tuple(early, wishes, one(['m-child', 'm-child', 'm-leaf']), mostly(false, true))
       .map(([at, items, template, readOnly]) => [
@@ -435,11 +435,23 @@ const chains: readonly (readonly [number, fc.Arbitrary<readonly Command[]>])[] =
   [
     1,
     fc
+      .tuple(wish, anything, some)
+      .map(([item, between, ruleFor]) => [
+        { do: 'rule', user: 0, template: 'm-root', effect: 'allow', item, for: null },
+        { do: 'suspend', template: 'm-root' },
+        asks([item]),
+        between,
+        { ...answers('allow_always'), ruleFor } as Command,
+      ]),
+  ],
+  [
+    1,
+    fc
       .tuple(wish, wish, answer)
       .map(([a, b, how]) => [asks([a]), answers('deny'), asks([b, a]), answers(how)]),
   ],
   [
-    2,
+    3,
     fc
       .tuple(fc.nat(ACCESS.length - 1), how, early, fc.boolean())
       .map(([item, how, at, ask]) => [
@@ -455,7 +467,7 @@ export const sequences: fc.Arbitrary<readonly Command[]> = fc
     start,
     fc.array(fc.oneof(...chains.map(([weight, arbitrary]) => ({ weight, arbitrary }))), {
       minLength: 1,
-      maxLength: 10,
+      maxLength: 13,
       size: 'max',
     }),
     fc.array(fc.nat(SOUND_WISHES - 1), { minLength: 2, maxLength: 4, size: 'max' }),

@@ -100,9 +100,9 @@ const same = (real: unknown, model: unknown) => {
 export const TALLY = new Map<string, number>()
 const tally = (k: string) => TALLY.set(k, (TALLY.get(k) ?? 0) + 1)
 
-/** Below 100 among those that live, if any do. */
+/** Below 100 among those that live; above among all. */
 function pickOf<T>(all: readonly T[], pick: number, live: (one: T) => boolean): T | undefined {
-  const among = pick < 100 && all.some(live) ? all.filter(live) : all
+  const among = pick < 100 ? all.filter(live) : all
   return among[pick % Math.max(1, among.length)]
 }
 const sessionAt = ({ model }: Both, pick: number) =>

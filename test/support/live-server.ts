@@ -3,13 +3,13 @@ import type { AddressInfo } from 'node:net'
 import { getRequestListener } from '@hono/node-server'
 import type { Client } from '@modelcontextprotocol/sdk/client/index.js'
 import { checkpointKey } from '../../src/checkpoint-key.ts'
-import type { Config } from '../../src/config.ts'
 import type { TenantId } from '../../src/core/vocabulary.ts'
 import { openEmbedded, openServer } from '../../src/db/open.ts'
 import type { Db, SqlValue } from '../../src/db/tx.ts'
 import type { DEMO_CLIENTS } from '../../src/demo/idp/provider.ts'
 import type { DemoSecrets } from '../../src/demo/secrets.ts'
 import { startDemo } from '../../src/demo/start.ts'
+import { demoWebConfig } from '../../src/demo/world.ts'
 import { createApp } from '../../src/http/app.ts'
 import { createUserTokenVerifier } from '../../src/identity/login.ts'
 import { systemIds } from '../../src/ids.ts'
@@ -212,15 +212,6 @@ function movableClock() {
   }
 }
 
-const configOf = (port: number, publicUrl: string, database: string): Config => ({
-  port,
-  publicUrl,
-  databaseUrl: database === 'embedded' ? null : database,
-  dataDir: null,
-  demo: true,
-  loopbackOnly: true,
-})
-
 async function secretsIn(db: Db): Promise<DemoSecrets> {
   const [row] = await runOn(db)<{ value: DemoSecrets }>(
     `select value from installation where name = 'demo'`,
@@ -243,7 +234,6 @@ export async function serveLend(options: ServeOptions = {}): Promise<LiveServer>
   })
   const origin = `http://localhost:${port}`
   const publicUrl = options.publicUrl ?? origin
-  const config = configOf(port, publicUrl, database)
   const db = database === 'embedded' ? await openEmbedded(null) : await openServer(database)
   const bugs: { error: unknown; requestId: string | undefined }[] = []
   const onBug = (error: unknown, requestId?: string) => void bugs.push({ error, requestId })
@@ -253,8 +243,15 @@ export async function serveLend(options: ServeOptions = {}): Promise<LiveServer>
   const ctx: Ctx = { db, clock, ids: systemIds, notify, publicUrl, stopping: stopping.signal }
   const keys = createKeyStore({ db, clock })
   const verifier = createUserTokenVerifier({ publicUrl, clock })
-  const app = createApp({ ctx, keys, verifier, ready: () => true, onBug })
-  const demo = await startDemo({ ctx, config, app, onBug })
+  const app = createApp({ ctx, keys, verifier, ready: () => true, onBug, web: demoWebConfig() })
+  const demo = await startDemo({
+    ctx,
+    doorSecret: ctx.ids.secret(),
+    app,
+    onBug,
+    appFolder: null,
+    anthropicKey: undefined,
+  })
   const jobs = withJobs ? await startJobs(ctx, await checkpointKey(null), onBug) : null
   const listener = getRequestListener(app.fetch, { overrideGlobalObjects: false })
   handle = (req, res) => {

@@ -35,8 +35,11 @@ const methodOf = (node: Node): string | undefined => {
   if (node.type !== 'CallExpression') return undefined
   const callee = child(node, 'callee')
   if (callee?.type !== 'MemberExpression') return undefined
-  const name = child(callee, 'property')?.name
-  return typeof name === 'string' ? name : undefined
+  const property = child(callee, 'property')
+  // `this.#begin(…)` is a class's own business.
+  return property?.type === 'Identifier' && typeof property.name === 'string'
+    ? property.name
+    : undefined
 }
 
 const usesGlobal = (node: Node, object: string, property?: string): boolean =>
@@ -169,7 +172,7 @@ test(`a file is read in one go: ${FILE_LINES_MAX} lines`, () => {
 })
 
 const CODE_COLUMNS_MAX = 100
-const COMMENT_COLUMNS_MAX = 124
+const COMMENT_COLUMNS_MAX = 130
 
 test(`lines end at column ${CODE_COLUMNS_MAX}, comments at ${COMMENT_COLUMNS_MAX}; only text may be longer`, () => {
   const long = ALL.flatMap((file) => {

@@ -115,6 +115,22 @@ const ROOMS: Readonly<Record<string, Room>> = {
     packages: ['hono', '@hono/zod-openapi', 'zod', 'node:crypto'],
   },
 
+  // Pages for browsers: sign-in, and the files of the web app.
+  'src/http/browser': {
+    rooms: [
+      'src/http',
+      'src/core',
+      'src/db',
+      'src/fault.ts',
+      'src/flows',
+      'src/identity',
+      'src/ports.ts',
+      'schema',
+    ],
+    types: ['src/callers.ts'],
+    packages: ['hono', 'zod', 'node:crypto', 'node:fs', 'node:path', 'node:url'],
+  },
+
   // What a resource server installs: it must stay small, and know nothing of the server.
   'src/enforce': { rooms: ['src/core'], packages: ['jose'] },
 
@@ -138,8 +154,29 @@ const ROOMS: Readonly<Record<string, Room>> = {
     packages: ['citty', 'zod', 'node:fs', 'node:os', 'node:path', 'node:readline', 'node:util'],
   },
 
+  // An app that hosts an agent: a client of Lend like any other. It shares how a browser signs in, and nothing of the server.
+  'src/app': {
+    rooms: [
+      'src/http/browser/cookies.ts',
+      'src/http/browser/pages.ts',
+      'src/identity/code-flow.ts',
+    ],
+    packages: [
+      '@ai-sdk',
+      '@modelcontextprotocol/sdk',
+      'ai',
+      'hono',
+      'oauth4webapi',
+      'zod',
+      'node:crypto',
+      'node:fs',
+      'node:path',
+    ],
+  },
+
   'src/demo': {
     rooms: [
+      'src/app',
       'src/cli/run-file.ts',
       'src/core',
       'src/db',
@@ -182,7 +219,17 @@ const ROOMS: Readonly<Record<string, Room>> = {
   },
 
   'src/main.ts': {
-    rooms: ['src', 'src/db', 'src/demo', 'src/http', 'src/identity', 'src/tokens', 'schema'],
+    rooms: [
+      'src',
+      'src/app',
+      'src/cli/run-file.ts',
+      'src/db',
+      'src/demo',
+      'src/http',
+      'src/identity',
+      'src/tokens',
+      'schema',
+    ],
     types: ['src/core', 'src/flows'],
     packages: ['@hono/node-server', 'hono', 'pino', 'node:http', 'node:path'],
   },

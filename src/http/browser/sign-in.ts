@@ -23,7 +23,7 @@ export type SignInDeps = {
   readonly ctx: Ctx
   readonly onBug: (error: unknown, requestId: string) => void
   /** Where a browser goes once it is signed in, on its way to `returnTo`: the agent app signs the person in there too. */
-  readonly then?: (tenant: TenantRef, returnTo: string) => string
+  readonly afterSignIn?: (tenant: TenantRef, returnTo: string) => string
 }
 
 const redirectUri = (ctx: Ctx, tenant: TenantRef): string =>
@@ -193,7 +193,7 @@ export async function callback(
     path: `/t/${tenant.slug}/auth`,
     seconds: 0,
   }
-  const next = deps.then?.(tenant, begun.returnTo) ?? begun.returnTo
+  const next = deps.afterSignIn?.(tenant, begun.returnTo) ?? begun.returnTo
   return redirect(next, [setCookie(ctx, session), setCookie(ctx, used)])
 }
 

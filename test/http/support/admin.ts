@@ -1,15 +1,6 @@
 import { expect } from 'vitest'
-import { mountActivity } from '../../../src/http/people/activity.ts'
-import { mountAdmin } from '../../../src/http/people/admin-mounts.ts'
-import { mountCatalog } from '../../../src/http/people/catalog.ts'
-import type { Mount } from '../../../src/http/people/endpoint.ts'
-import { mountFreezes } from '../../../src/http/people/freezes.ts'
-import { MOUNTS } from '../../../src/http/people/mounts.ts'
 import { type Answer, createPeople, type Json, type People } from '../../support/people.ts'
 import type { Login } from '../../support/world-seed.ts'
-
-for (const mount of [mountAdmin, mountFreezes, mountCatalog, mountActivity])
-  if (!MOUNTS.includes(mount)) (MOUNTS as Mount[]).push(mount)
 
 export type Admin = People & {
   readonly get: (path: string, as?: Login) => Promise<Answer>

@@ -1,7 +1,7 @@
 import { useMutation, useQueryClient } from '@tanstack/react-query'
 import { useState } from 'react'
 import { call, newKey } from '../api/http.ts'
-import { keys, peopleApi, useAccess, useEnded, useRequestsOf, useTenant } from '../api/queries.ts'
+import { peopleApi, useAccess, useEnded, useRequestsOf, useTenant } from '../api/queries.ts'
 import type { GrantView, SessionAccess, SessionEnded, SessionView } from '../api/types.ts'
 import { useNow } from '../lib/hooks.ts'
 import { endedWords, isLive, templateTitle } from '../lib/sessions.ts'

@@ -11,7 +11,7 @@ import { WriteError } from '../ui/states.tsx'
 import { toast } from '../ui/toasts.tsx'
 import { words } from '../words.ts'
 
-const MESSAGE_MAX = 4_000
+const MESSAGE_MAX = 2_000
 
 /** Where one writes to the agent. Nothing typed here ever decides on a request. */
 export function Composer({

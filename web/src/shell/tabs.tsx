@@ -20,7 +20,7 @@ export function Tabs({
   hasSession,
   onTab,
 }: {
-  readonly tab: Tab
+  readonly tab: Tab | null
   readonly held: number
   readonly waiting: number
   readonly approvals: string

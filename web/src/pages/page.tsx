@@ -1,0 +1,48 @@
+import type { ReactNode } from 'react'
+import { usePending, useTenant } from '../api/queries.ts'
+import { useLayout } from '../lib/layout.ts'
+import { navigate, paths } from '../router.tsx'
+import { Tabs } from '../shell/tabs.tsx'
+
+/** A page of one column, with the phone's tabs beneath it. */
+export function Page({
+  title,
+  lead,
+  actions,
+  children,
+}: {
+  readonly title: string
+  readonly lead?: ReactNode
+  readonly actions?: ReactNode
+  readonly children: ReactNode
+}) {
+  const to = paths(useTenant())
+  const layout = useLayout()
+  const { data: pending = [] } = usePending()
+  return (
+    <>
+      <main id="main" className="page" tabIndex={-1}>
+        <div className="page-inner">
+          <div className="page-head">
+            <div>
+              <h1>{title}</h1>
+              {lead && <p className="lead">{lead}</p>}
+            </div>
+            {actions}
+          </div>
+          {children}
+        </div>
+      </main>
+      {layout === 'phone' && (
+        <Tabs
+          tab={null}
+          held={0}
+          waiting={pending.length}
+          approvals={to.approvals}
+          hasSession={false}
+          onTab={() => navigate(to.sessions)}
+        />
+      )}
+    </>
+  )
+}
