@@ -71,10 +71,8 @@ export class Runner {
       template,
       path: [],
       refreshToken: claimed.refreshToken,
-      messages: [
-        { role: 'system', content: `${SYSTEM}\n\n${String(held.context ?? '')}` },
-        { role: 'user', content: of.task },
-      ],
+      system: `${SYSTEM}\n\n${String(held.context ?? '')}`,
+      messages: [{ role: 'user', content: of.task }],
     }
     const run: Run = {
       sessionId: of.sessionId,
@@ -244,6 +242,7 @@ export class Runner {
     const tools = await toolsFor(this.lendOf(tenant), session)
     const result = streamText({
       model: this.#brain.modelFor(thread.template),
+      system: thread.system,
       messages: [...thread.messages],
       tools,
       abortSignal: signal,

@@ -36,6 +36,8 @@ export type Thread = {
   readonly template: string
   readonly path: readonly string[]
   readonly refreshToken: string
+  /** What its model is told before all else. */
+  readonly system: string
   readonly messages: readonly ModelMessage[]
   /** The parent's tool call that started it; absent for the root. */
   readonly startedBy?: string

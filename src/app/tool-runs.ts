@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto'
 import type { ToolCallPart } from 'ai'
 import type { LendClient } from './lend.ts'
+import { SYSTEM } from './model.ts'
 import type { Runner } from './runner.ts'
 import type { ChatMessage, Thread } from './store.ts'
 import { SERVICE_TOOLS } from './tools.ts'
@@ -138,10 +139,8 @@ async function runSubagent(
       path: [...thread.path, title],
       refreshToken: claimed.refreshToken,
       startedBy: call.toolCallId,
-      messages: [
-        { role: 'system', content: String(held.context ?? '') },
-        { role: 'user', content: String(args.task ?? 'Help with the task.') },
-      ],
+      system: `${SYSTEM}\n\n${String(held.context ?? '')}`,
+      messages: [{ role: 'user', content: String(args.task ?? 'Help with the task.') }],
     })
   }
   const answer = await runner.work(runId, child, signal)

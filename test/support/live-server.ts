@@ -281,6 +281,7 @@ export async function serveLend(options: ServeOptions = {}): Promise<LiveServer>
       for (const server of servers) server.closeAllConnections()
       await Promise.all(servers.map((s) => new Promise((done) => s.close(done))))
       await jobs?.stop()
+      demo.stop()
       await notify.stop()
       await db.close()
     },

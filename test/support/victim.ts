@@ -140,6 +140,8 @@ export async function makeVictim(lend: LiveServer): Promise<Victim> {
       services: 'accounts',
       // A registered tool server is named by its service.
       tools: 'mail',
+      // The demo's agent app names its runs by their sessions.
+      runs: session.session_id,
     },
   }
 }

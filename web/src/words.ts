@@ -162,7 +162,7 @@ export const words = {
     lead: 'With your organisation’s own sign-in. You come back to where you are now.',
     button: 'Sign in',
     people: 'People in this demo',
-    demo: 'Enter one of these names at the sign-in; the demo asks for no password.',
+    demo: 'Choose one of them at the sign-in; the demo asks for no password.',
     other: 'Another organisation',
   },
   nowhere: {
@@ -290,7 +290,7 @@ export const words = {
     allowOnceMore: 'Allow once…',
     allowOnceMeans: 'this session only',
     always: 'Always allow…',
-    alwaysHint: 'skip this question next time',
+    alwaysHint: 'not asked next time',
     perItem: 'Choose per item',
     denyWithNote: 'Deny with a note…',
     details: 'Details',

@@ -46,6 +46,15 @@ export type ProviderInput = {
   readonly private_network?: boolean | undefined
 }
 
+const OPERATORS_ONLY = 'can be set only by who runs this deployment, with: npx lend setup'
+
+/**
+ * A tenant's administrator must not make the server fetch from the network it stands in (SSRF); on a loopback deployment
+ * there is nobody else.
+ */
+const mayBePrivate = (ctx: Pick<Ctx, 'publicUrl'>): boolean =>
+  ['localhost', '127.0.0.1', '[::1]'].includes(new URL(ctx.publicUrl).hostname)
+
 /** Trusts an identity provider to say who people are. Its address is not asked here: nothing is fetched. */
 export async function createIdentityProvider(
   ctx: Ctx,
@@ -55,6 +64,7 @@ export async function createIdentityProvider(
 ): Promise<Result<IdentityProviderRow>> {
   await guardTenantAlone(tx, caller.tenant.id)
   const privateNetwork = input.private_network ?? false
+  if (privateNetwork && !mayBePrivate(ctx)) return badField('private_network', OPERATORS_ONLY)
   const problem = issuerProblem(input.issuer, { privateNetwork, publicUrl: ctx.publicUrl })
   if (problem !== null) return badField('issuer', problem)
   const row: IdentityProviderRow = {
@@ -113,6 +123,8 @@ export async function changeIdentityProvider(
     status: patch.status ?? before.status,
   }
   const { privateNetwork } = after
+  if (privateNetwork && !before.privateNetwork && !mayBePrivate(ctx))
+    return badField('private_network', OPERATORS_ONLY)
   const problem = issuerProblem(before.issuer, { privateNetwork, publicUrl: ctx.publicUrl })
   if (problem !== null) return badField('private_network', `its issuer ${problem}`)
   const apart = await clientsFault(tx, caller, after)

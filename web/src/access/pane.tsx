@@ -5,7 +5,7 @@ import { peopleApi, useAccess, useEnded, useRequestsOf, useTenant } from '../api
 import type { GrantView, SessionAccess, SessionEnded, SessionView } from '../api/types.ts'
 import { useNow } from '../lib/hooks.ts'
 import { endedWords, isLive, templateTitle } from '../lib/sessions.ts'
-import { clock, count, duration, secondsUntil } from '../lib/text.ts'
+import { clock, duration, secondsUntil } from '../lib/text.ts'
 import { Link, paths } from '../router.tsx'
 import { Button, Chip, Time } from '../ui/parts.tsx'
 import { Confirm } from '../ui/confirm.tsx'
@@ -187,7 +187,7 @@ export function AccessPane({ session }: { readonly session: SessionView }) {
             <span className="held-number" data-held={held.length}>
               {held.length}
             </span>
-            <span>{count(held.length, words.access.permission, words.access.permissions)}</span>
+            <span>{held.length === 1 ? words.access.permission : words.access.permissions}</span>
           </p>
           <h3 className="visually-hidden">{words.access.holdsNow}</h3>
           {held.length === 0 ? (

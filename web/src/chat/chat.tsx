@@ -1,6 +1,5 @@
 import { ArrowDown, Zap } from 'lucide-react'
 import { type ReactNode, useEffect, useLayoutEffect, useMemo, useRef, useState } from 'react'
-import { ModeMenu } from '../access/mode-menu.tsx'
 import { usePending, useRequestsOf, useSessions, useTenant } from '../api/queries.ts'
 import { useRun } from '../api/run.ts'
 import type { RunState, SessionView } from '../api/types.ts'
@@ -10,6 +9,7 @@ import { endedWords, isLive, templateTitle, titleOf } from '../lib/sessions.ts'
 import { clock, duration, plain, secondsUntil } from '../lib/text.ts'
 import { PromptCard } from '../prompt/card.tsx'
 import { Link, paths } from '../router.tsx'
+import { ModeMark } from '../ui/marks.tsx'
 import { Button, Chip, Time } from '../ui/parts.tsx'
 import { Empty, ErrorState, Skeleton } from '../ui/states.tsx'
 import { words } from '../words.ts'
@@ -73,7 +73,7 @@ function ChatHead({
       </div>
       <div className="chat-actions">
         <RunChip state={state} live={isLive(shown)} />
-        <ModeMenu session={shown} />
+        <ModeMark mode={shown.mode} />
         {actions}
       </div>
     </header>
@@ -104,24 +104,42 @@ const entryKey = (entry: Entry): string => {
 }
 
 const NEAR_END = 80
+const CARD_MARGIN = 12
 
-/** Stays at the end while one is at the end; else says that there is more. */
+/**
+ * Stays at the end while one is at the end; else says that there is more. A card that waits and is taller than the pane is
+ * shown from its top: who asks and why comes before the buttons.
+ */
 function useFollowing(content: unknown) {
   const box = useRef<HTMLDivElement>(null)
-  const atEnd = useRef(true)
+  const follows = useRef(true)
+  const put = useRef(-1)
   const [away, setAway] = useState(false)
+  const scrollTo = (element: HTMLElement, top: number) => {
+    element.scrollTop = top
+    put.current = element.scrollTop
+  }
   // biome-ignore lint/correctness/useExhaustiveDependencies: whenever the content is another one.
   useLayoutEffect(() => {
     const element = box.current
-    if (element && atEnd.current) element.scrollTop = element.scrollHeight
+    if (!element || !follows.current) return
+    const cards = element.querySelectorAll<HTMLElement>('[data-status="pending"]')
+    const card = cards[cards.length - 1]
+    const top = card ? card.offsetTop - element.offsetTop - CARD_MARGIN : Number.POSITIVE_INFINITY
+    scrollTo(element, Math.min(top, element.scrollHeight - element.clientHeight))
   }, [content])
   const onScroll = () => {
     const element = box.current
     if (!element) return
-    atEnd.current = element.scrollHeight - element.scrollTop - element.clientHeight < NEAR_END
-    setAway(!atEnd.current)
+    const left = element.scrollHeight - element.scrollTop - element.clientHeight
+    setAway(left >= NEAR_END)
+    // Where it was put by itself it goes on following, though that need not be the end.
+    if (Math.abs(element.scrollTop - put.current) > 1) follows.current = left < NEAR_END
   }
-  const toEnd = () => box.current?.scrollTo({ top: box.current.scrollHeight })
+  const toEnd = () => {
+    follows.current = true
+    if (box.current) scrollTo(box.current, box.current.scrollHeight)
+  }
   return { box, away, onScroll, toEnd }
 }
 
