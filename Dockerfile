@@ -7,6 +7,7 @@ COPY src src
 COPY schema schema
 COPY bench bench
 COPY drizzle drizzle
+COPY web web
 RUN npm ci && npm prune --omit=dev --ignore-scripts
 
 FROM node:20-bookworm-slim

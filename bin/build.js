@@ -1,4 +1,4 @@
-// Builds dist/ from src/, schema/ and bench/. Runs in `prepare`, so `npm ci` leaves a server that starts.
+// Builds dist/ from src/, schema/ and bench/, and the page from web/. Runs in `prepare`, so `npm ci` leaves a server that starts.
 import { spawnSync } from 'node:child_process'
 import { chmodSync, existsSync, rmSync, symlinkSync } from 'node:fs'
 import { dirname, join } from 'node:path'
@@ -12,6 +12,14 @@ const built = spawnSync(process.execPath, [tsc, '-p', 'tsconfig.build.json'], {
   stdio: 'inherit',
 })
 if (built.status !== 0) process.exit(built.status ?? 1)
+
+const vite = join(root, 'node_modules', 'vite', 'bin', 'vite.js')
+const page = spawnSync(
+  process.execPath,
+  [vite, 'build', '--config', 'web/vite.config.ts', '--logLevel', 'warn'],
+  { cwd: root, stdio: 'inherit' },
+)
+if (page.status !== 0) process.exit(page.status ?? 1)
 
 // `npx lend` in this folder finds this command at once, instead of installing the package from itself into npx's cache.
 const bin = join(root, 'node_modules', '.bin')

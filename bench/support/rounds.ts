@@ -9,24 +9,27 @@ export function median(values: readonly number[]): number {
   return sorted.length % 2 === 1 || low === undefined ? high : (low + high) / 2
 }
 
+const WARMING = 2
+
 type Side = readonly [name: string, measure: () => Promise<number>]
 
 /**
  * Measures the sides one after the other, round after round, each round starting with another side, so that what the
- * machine does in the meantime meets all alike. The first round warms up and is thrown away.
+ * machine does in the meantime meets all alike. Two rounds warm up and are thrown away: the first finds the pace, the second
+ * fills the tables as the others will, so that `warmed` takes true statistics.
  */
 export async function alternate(
   sides: readonly Side[],
   of: { readonly rounds: number; readonly warmed?: () => Promise<void> },
 ): Promise<readonly Round[]> {
   const rounds: Round[] = []
-  for (let round = 0; round <= of.rounds; round++) {
-    const from = round % sides.length
+  for (let round = 1 - WARMING; round <= of.rounds; round++) {
+    if (round === 1) await of.warmed?.()
+    const from = Math.abs(round) % sides.length
     const measured: Record<string, number> = {}
     for (const [name, measure] of [...sides.slice(from), ...sides.slice(0, from)])
       measured[name] = await measure()
-    if (round === 0) await of.warmed?.()
-    else rounds.push(measured)
+    if (round > 0) rounds.push(measured)
     process.stdout.write('.')
   }
   return rounds

@@ -314,7 +314,8 @@ describe('another tenant’s people, browsers, sessions, agents and enforcement 
       const at = pathOf(route, 'nowhere')
       const answer = await call(route, at, headers, sentTo(route)[0]?.body)
       // The demo's agent app asks first who calls; it is a program beside Lend.
-      expectShut(answer, route.path.startsWith('/app/') ? [401, 403, 404] : [404], at)
+      if (route.path.startsWith('/app/')) expectNoSecrets(answer, at)
+      else expectShut(answer, [404], at)
     }
   })
 })

@@ -194,14 +194,21 @@ insert into consent_rule (id, tenant_id, user_id, template_id, permission_id, ef
 `
 
 /** A world that runs many sequences, one after the other, each from the same beginning. */
-export type Stage = { readonly world: World; activity: number; readonly heads: Map<string, Head> }
+export type Stage = {
+  readonly world: World
+  /** How far the record has been read. */
+  activity: number
+  readonly heads: Map<string, Head>
+  /** Rows of the decision table that were reached so far. */
+  readonly reasons: Set<string>
+}
 export type Head = { seq: number; hash: string }
 
 export async function createStage(): Promise<Stage> {
   const world = await createWorld()
   await seedUniverse(world.pg)
   await world.pg.exec(STRANGER_SQL)
-  return { world, activity: 0, heads: new Map() }
+  return { world, activity: 0, heads: new Map(), reasons: new Set() }
 }
 
 /** Fixed length, so that none is part of another and a leak is found by looking for the text. */

@@ -526,9 +526,10 @@ export class Reference {
     for (const ask of this.asks.filter((a) => of.includes(a.session) && due(a)))
       for (const i of ask.items.filter((one) => one.outcome === 'pending')) {
         i.outcome = 'refused'
-        i.reason = end
+        // A question whose own time was up has expired, whoever notices.
+        i.reason = ask.ends <= this.now ? 'expired' : end
         count++
-        this.note('access.decided', ask.session, `refused ${end}`)
+        this.note('access.decided', ask.session, `refused ${i.reason}`)
       }
     return count
   }

@@ -77,7 +77,6 @@ export const paths = (tenant: string) => {
     approval: (id: string) => `${root}/approvals/${encodeURIComponent(id)}`,
     rules: `${root}/rules`,
     agents: `${root}/agents`,
-    signIn: (returnTo: string) =>
-      `${root}/auth/login?return_to=${encodeURIComponent(returnTo)}`,
+    signIn: (returnTo: string) => `${root}/auth/login?return_to=${encodeURIComponent(returnTo)}`,
   }
 }

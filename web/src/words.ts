@@ -1,59 +1,12 @@
-import type { DecisionReason } from '../../src/core/reason.ts'
 import { count } from './lib/text.ts'
+import { accessWords } from './words/access.ts'
+import { pageWords } from './words/pages.ts'
+import { promptWords } from './words/prompt.ts'
+import { outcome, why } from './words/reasons.ts'
 
-/** Everything that the page says. Verbs of lending: ask, lend, hold, give back, end. You, and the agent. */
-const outcome: Record<DecisionReason, string> = {
-  unknown_permission: 'Refused: no such permission',
-  outside_ceiling: 'Refused: outside what this template may ask for',
-  never_delegable: 'Refused: never lent to an agent',
-  user_lacks_access: 'Refused: you do not have it',
-  deny_rule: 'Refused by your rule',
-  already_held: 'Held already',
-  denied_this_session: 'Refused: you said no in this session',
-  sensitive: 'Asked: sensitive',
-  ask_rule: 'Asked by your rule',
-  reconsent: 'Asked once more',
-  allow_rule: 'Granted by your rule',
-  mode_auto: 'Granted by mode Auto',
-  mode_bypass: 'Granted by mode Bypass',
-  mode_ask: 'Asked',
-  allowed_by_user: 'Allowed by you, this session',
-  denied_by_user: 'Denied by you',
-  expired: 'Expired, not answered',
-  cancelled: 'Withdrawn',
-}
-
-/** What, because of which layer, and what would change it. */
-const why: Record<DecisionReason, string> = {
-  unknown_permission:
-    'The catalog has no permission of this name, so nobody can lend it. The agent may have made a mistake.',
-  outside_ceiling:
-    'The template that this agent runs on, as your organisation turned it on, does not include it. A new version of the template, or your organisation’s admin, could change that. You cannot, and need not.',
-  never_delegable:
-    'No agent can ever hold this. If it has to be done, you do it yourself.',
-  user_lacks_access:
-    'You do not have this access yourself at the moment, so it cannot be lent. If you are given it, the agent can ask again.',
-  deny_rule: 'You have a rule that always refuses this. Delete it on the Rules page to be asked again.',
-  already_held: 'The session held it already, so there was nothing to ask.',
-  denied_this_session:
-    'You said no to this earlier in this session, and are not asked twice. A new session may ask again.',
-  sensitive: 'Sensitive: you are asked every time, in every mode, and the answer is never remembered.',
-  ask_rule: 'You have a rule to be asked about this each time.',
-  reconsent:
-    'The template allows more now than when you said always, so you are asked once more.',
-  allow_rule:
-    'You said always to this before, so it was granted for this session without asking. The rule is on the Rules page.',
-  mode_auto: 'This session runs in mode Auto, which grants low-risk items without asking.',
-  mode_bypass: 'This session runs in mode Bypass, which grants what is not sensitive without asking.',
-  mode_ask: 'This session runs in mode Ask: you are asked about everything that no rule answers.',
-  allowed_by_user: 'You allowed it. It is held until the session ends, or until you take it back.',
-  denied_by_user: 'You said no. The agent was told, and goes on without it.',
-  expired:
-    'Nobody answered in time. That is not a no: the agent may ask again.',
-  cancelled:
-    'The question was withdrawn before it was answered: the agent or its session ended, or it no longer wanted it.',
-}
-
+/**
+ * Everything that the page says, here and in words/. Verbs of lending: ask, lend, hold, give back, end. You, and the agent.
+ */
 const things = (n: number): string => count(n, 'thing')
 const requests = (n: number): string => count(n, 'request')
 
@@ -70,7 +23,8 @@ export const words = {
   less: 'Show less',
   showAll: (n: number) => `Show all ${n} characters`,
   whyQuestion: 'Why?',
-  whyUnknown: 'The server gave a reason that this page does not know yet. Reload to get the newest page.',
+  whyUnknown:
+    'The server gave a reason that this page does not know yet. Reload to get the newest page.',
   sensitive: 'Sensitive',
   outcome,
   why,
@@ -97,7 +51,8 @@ export const words = {
     auto: { name: 'Auto', means: 'Low-risk items are granted without asking. The rest is asked.' },
     bypass: {
       name: 'Bypass',
-      means: 'Everything the template allows and you have is granted without asking, except what is sensitive.',
+      means:
+        'Everything the template allows and you have is granted without asking, except what is sensitive.',
     },
     chip: (name: string) => `Mode: ${name}. Change`,
     tightenTo: (name: string) => `Tighten to ${name}`,
@@ -206,7 +161,8 @@ export const words = {
     template: 'Kind of work',
     mode: 'Mode',
     modeOff: 'Turned off by your organisation',
-    modeRefused: (name: string) => `${name} is turned off by your organisation for this kind of work. Choose another mode.`,
+    modeRefused: (name: string) =>
+      `${name} is turned off by your organisation for this kind of work. Choose another mode.`,
     zero: 'Starts with no access.',
     model: (kind: 'scripted' | 'real', name: string) =>
       kind === 'scripted' ? 'Scripted model: plays the demo, needs no key.' : `Model: ${name}.`,
@@ -219,7 +175,8 @@ export const words = {
     noAgent: 'No agent is set up for your organisation',
     noAgentWhy: 'Your organisation’s admin can register one.',
     appSignIn: 'Sign in for the agent too',
-    appSignInWhy: 'The agent’s app has a sign-in of its own: with it the app can work for you, and cannot approve for you.',
+    appSignInWhy:
+      'The agent’s app has a sign-in of its own: with it the app can work for you, and cannot approve for you.',
   },
 
   chat: {
@@ -246,10 +203,13 @@ export const words = {
     refused: (n: number) => `${n} refused`,
     runFailed: 'The conversation could not be loaded',
     requestsFailed: 'What was asked could not be loaded',
-    notOurs: 'Another app runs this session, so its conversation is there. What it asks of you is here.',
+    notOurs:
+      'Another app runs this session, so its conversation is there. What it asks of you is here.',
     nothingYet: 'Nothing yet. The agent is about to begin.',
-    failed: 'The agent stopped on a fault. Nothing more is done until you write to it; what it holds is on the access pane.',
-    bypass: (left: string) => `Bypass: granted without asking, except what is sensitive. ${left} left.`,
+    failed:
+      'The agent stopped on a fault. Nothing more is done until you write to it; what it holds is on the access pane.',
+    bypass: (left: string) =>
+      `Bypass: granted without asking, except what is sensitive. ${left} left.`,
     ended: (how: string) => how,
     endedHolds: 'Everything was given back: it holds nothing.',
     startAnother: 'Start another session',
@@ -259,217 +219,12 @@ export const words = {
   pending: {
     label: 'Waiting for your answer',
     here: (n: number) => `${requests(n)} waiting`,
-    elsewhere: (n: number) => `${requests(n)} waiting in ${n === 1 ? 'another session' : 'other sessions'}`,
+    elsewhere: (n: number) =>
+      `${requests(n)} waiting in ${n === 1 ? 'another session' : 'other sessions'}`,
     review: 'Review',
     goThere: 'Go there',
   },
-  card: {
-    asks: (who: string, n: number) => `${who} asks for ${things(n)}`,
-    template: (title: string, version: number) => `${title} v${version}`,
-    path: 'Asked by, from the top: ',
-    forYou: (name: string) => `for you, ${name}`,
-    says: 'The agent says',
-    permission: 'Permission',
-    checkedAt: 'Checked',
-    access: 'It',
-    exactFilter: 'Exact filter',
-    on: 'On',
-    onAll: 'On all of',
-    only: 'Only where',
-    answerFor: (title: string) => `Your answer for ${title}`,
-    choice: { deny: 'Deny', allow_once: 'Allow once', allow_always: 'Always' },
-    alreadySettled: 'Settled without asking you',
-    until: (left: string, at: string) =>
-      `Until this session ends, at most ${left} (${at}); checked again at least every 15 minutes.`,
-    untilEnd: 'Until this session ends; checked again at least every 15 minutes.',
-    restrictions: 'Your own restrictions still apply: what is hidden from you stays hidden.',
-    deny: 'Deny',
-    denyRest: 'Deny the rest',
-    denyMeans: 'it goes on without',
-    allowOnce: 'Allow once',
-    allowOnceMore: 'Allow once…',
-    allowOnceMeans: 'this session only',
-    always: 'Always allow…',
-    alwaysHint: 'not asked next time',
-    perItem: 'Choose per item',
-    denyWithNote: 'Deny with a note…',
-    details: 'Details',
-    keys: 'Keys in this card: 1 Allow once, 2 Always, 3 Deny, I per item, D details, Esc back to the message box.',
-    sensitiveFirst: 'Choose for the sensitive item first: it is not answered along with the others.',
-    chooseEach: 'Choose for every item.',
-    sendAnswers: 'Send answers',
-    alwaysTitle: (n: number) => (n === 1 ? 'This rule will be saved' : `These ${n} rules will be saved`),
-    alwaysMeans:
-      'A rule skips the question. It never gives access you do not have, and a version that allows more asks again.',
-    onceOnly: (titles: string) => `Allowed once, with no rule: ${titles}.`,
-    ruleLasts: 'Rule lasts',
-    saveAndAllow: 'Save rule and allow',
-    denyTitle: 'Deny',
-    noteLabel: 'Note to the agent (optional)',
-    notePlaceholder: 'Sent to the agent as your words',
-    denyAlways: 'Always deny this for this template',
-    sensitiveTitle: (who: string) => `Sensitive: let ${who} have it in this session?`,
-    sensitiveMeans: 'This is never remembered: you are asked every time.',
-    waiting: 'Waiting',
-    endsIn: (left: string) => `ends in ${left}`,
-    soonOver: (who: string) => `The request of ${who} ends in less than 60 seconds.`,
-    changed: 'The request changed after it was shown, so nothing was sent. Look again before you answer.',
-    stale: 'Live updates have been away for a while, so this may be old. You can answer when they are back.',
-    notSent: 'Your answer was not taken.',
-    settled: (who: string, end: string) => `${who}: ${end}`,
-    ended: {
-      allowed: 'you allowed it',
-      denied: 'you denied it',
-      partly: (n: number, all: number) => `you allowed ${n} of ${all}`,
-      expired: 'the request expired',
-      cancelled: 'the request was withdrawn',
-      withoutAsking: 'settled without asking you',
-    },
-    allowedAlways: 'Allowed by you, and a rule saved',
-    elsewhere: 'Answered in another window or on another device.',
-    tooLate: 'It was settled before your answer arrived, so your answer changed nothing. This is how it ended.',
-    youSaid: 'You said:',
-    ruleSaved: (n: number) => `${count(n, 'rule')} saved.`,
-    seeRules: 'See rules',
-    undoRule: 'Undo rule',
-  },
-  access: {
-    title: 'Session access',
-    show: 'Show access',
-    hide: 'Hide access',
-    state: 'State',
-    live: 'Live',
-    readOnly: 'Read-only',
-    endsIn: 'Ends in',
-    endedAt: 'Ended',
-    mode: 'Mode',
-    template: 'Template',
-    holdsNow: 'Holds now',
-    permission: 'permission held now',
-    permissions: 'permissions held now',
-    zero: 'The agent holds nothing. It asks you for what it needs.',
-    zeroEnded: 'Everything was given back.',
-    nothing: 'Holds nothing.',
-    holds: (n: number) => `holds ${n}`,
-    since: 'since',
-    uses: (n: number) => `used ${n === 1 ? 'once' : `${n} times`}`,
-    noUse: 'not used yet',
-    unused: 'not used for 10 minutes',
-    staysHere: 'its own, stays here',
-    byRule: (id: string) => id,
-    takeBack: 'Take back',
-    takeBackOne: (title: string) => `Take back ${title}`,
-    taken: (title: string, n: number) =>
-      n > 1 ? `Taken back: ${title}, and what subagents had of it (${n} in all).` : `Taken back: ${title}.`,
-    notTaken: 'Not taken back.',
-    subagents: 'Subagents',
-    notGiven: 'Asked and not given',
-    lost: 'Lost',
-    failed: 'What it holds could not be loaded',
-    end: 'End session',
-    endSubagent: 'End subagent',
-    endTitle: 'End this session?',
-    endNames: (grants: number, subagents: number) =>
-      `It gives back ${count(grants, 'permission')}${subagents === 0 ? '' : `, and ${count(subagents, 'subagent')} ends with it`}. This cannot be undone; a new session starts with nothing.`,
-    endedToast: (grants: number, sessions: number) =>
-      `${count(sessions, 'session')} ended, ${count(grants, 'permission')} given back.`,
-    rechecked: 'Your own access is checked again at least every 15 minutes; what you lose, the agent loses.',
-  },
-  lost: {
-    user_lost_access: 'lost, since you lost it',
-    ceiling_changed: 'lost, since the template no longer allows it',
-    catalog_changed: 'lost, since it can no longer be lent',
-    deny_rule: 'ended by your deny rule',
-    parent_lost: 'lost with the agent above',
-    taken_back: 'taken back by you',
-    admin: 'taken by an admin',
-  },
-  approvals: {
-    title: 'Approvals',
-    lead: 'All that waits for your answer, oldest first.',
-    list: 'Requests',
-    failed: 'What waits could not be loaded',
-    none: 'Nothing is waiting for you',
-    noneWhy: 'When an agent needs something that no rule or mode answers, it is here and in its session.',
-    toSessions: 'To your sessions',
-    openSession: 'Open the session',
-    oneTitle: 'Request',
-    one: (who: string, pending: boolean) => (pending ? `${who} needs your answer` : `Request of ${who}`),
-    gone: 'There is no such request',
-    goneWhy: 'Or it is not one of yours: only the person an agent works for can see and answer what it asks.',
-    all: 'All approvals',
-    oneFailed: 'The request could not be loaded',
-    canClose: 'You can close this page.',
-    others: (n: number) => `${n} more waiting`,
-  },
-  rules: {
-    title: 'Rules',
-    lead: 'Rules answer questions for you. They never hold access.',
-    column: {
-      effect: 'Answer',
-      permission: 'Permission',
-      template: 'Template',
-      created: 'Made',
-      expires: 'Until',
-      state: 'State',
-    },
-    effect: { allow: 'Allow', deny: 'Deny', ask: 'Ask' },
-    effectMeans: {
-      allow: 'Allow without asking',
-      deny: 'Deny without asking',
-      ask: 'Always ask, in every mode',
-    },
-    from: 'from this request',
-    untilRemoved: 'you remove it',
-    active: 'Active',
-    suspended: 'Asks again',
-    suspendedWhy: 'The template allows more now than when you said always, so you are asked once more.',
-    add: 'New rule',
-    save: 'Save rule',
-    saved: (title: string) => `Rule saved: ${title}.`,
-    notSaved: 'Not saved.',
-    delete: 'Delete',
-    deleteOne: (title: string) => `Delete the rule for ${title}`,
-    deleted: (title: string) => `Rule deleted: ${title}. You will be asked again.`,
-    notDeleted: 'Not deleted.',
-    restored: 'The rule is back.',
-    notRestored: 'The rule could not be brought back. Make it again with New rule.',
-    failed: 'Your rules could not be loaded',
-    none: 'No rules',
-    noneWhy: 'When you answer Always, or always deny, the answer is kept here and you are not asked again.',
-    example: 'For example: allow Accounts API · Read, whenever Renewal briefs asks for it.',
-    choosePermission: 'Choose…',
-    resource: 'On what',
-    sensitiveNoAllow: 'Sensitive: it can be denied or asked each time, but never always allowed.',
-  },
-  agents: {
-    title: 'My agents',
-    lead: 'Every agent that works for you now, and what it holds.',
-    none: 'No agent works for you now',
-    noneWhy: 'So nothing of yours is lent.',
-    endsIn: (left: string) => `ends in ${left}`,
-    stopAll: 'End all sessions',
-    stopAllTitle: (n: number) => `End ${n === 1 ? 'your session' : `all ${n} sessions`}?`,
-    stopAllMeans: 'Every agent gives back everything at once. This cannot be undone.',
-    allStopped: (n: number, grants: number) =>
-      `${count(n, 'session')} ended, ${count(grants, 'permission')} given back.`,
-  },
-  changes: {
-    all: 'Templates that allow more now',
-    title: (title: string) => `${title} may ask for more`,
-    versions: (from: number | null, to: number) => (from === null ? `now v${to}` : `v${from} to v${to}`),
-    means:
-      'You said always to some of what it asks. Until you have seen what changed, those questions come again.',
-    group: {
-      added: 'New: may now ask for',
-      widened: 'Wider than before',
-      loosened: 'Limits loosened',
-      context: 'Instructions changed',
-      narrowed: 'Narrower than before',
-      removed: 'No longer',
-    },
-    confirm: 'I have seen it: my rules go on',
-    orNot: 'Or leave it, and be asked.',
-    confirmed: (title: string) => `Your rules for ${title} are in force again.`,
-  },
+  ...promptWords,
+  ...accessWords,
+  ...pageWords,
 }

@@ -58,7 +58,10 @@ function Held({
   const inherited = grant.source.by === 'inherited'
   const rule = rules.data?.items.find((one) => one.id === grant.source.rule_id)
   return (
-    <li className={classes('held', inherited && 'held-inherited')} data-permission={grant.permission}>
+    <li
+      className={classes('held', inherited && 'held-inherited')}
+      data-permission={grant.permission}
+    >
       <div className="held-top">
         <span className="held-title">
           {grant.title}

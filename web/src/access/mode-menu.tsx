@@ -52,7 +52,9 @@ export function ModeMenu({ session }: { readonly session: SessionView }) {
               onClick={() => tighten.mutate(mode)}
             >
               <strong>
-                {looseness < now ? words.mode.tightenTo(words.mode[mode].name) : words.mode[mode].name}
+                {looseness < now
+                  ? words.mode.tightenTo(words.mode[mode].name)
+                  : words.mode[mode].name}
               </strong>
               <span>{looseness > now ? words.mode.looser : words.mode[mode].means}</span>
             </button>

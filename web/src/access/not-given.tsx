@@ -46,7 +46,8 @@ export function Lost({
 }) {
   const reasons: Readonly<Record<string, string>> = words.lost
   const lost = records.filter(
-    (one) => sessions.includes(one.session_id ?? '') && Object.hasOwn(reasons, text(one.data.reason)),
+    (one) =>
+      sessions.includes(one.session_id ?? '') && Object.hasOwn(reasons, text(one.data.reason)),
   )
   if (lost.length === 0) return null
   return (

@@ -7,8 +7,8 @@ import { useNow } from '../lib/hooks.ts'
 import { endedWords, isLive, templateTitle } from '../lib/sessions.ts'
 import { clock, duration, secondsUntil } from '../lib/text.ts'
 import { Link, paths } from '../router.tsx'
-import { Button, Chip, Time } from '../ui/parts.tsx'
 import { Confirm } from '../ui/confirm.tsx'
+import { Button, Chip, Time } from '../ui/parts.tsx'
 import { ErrorState, Skeleton } from '../ui/states.tsx'
 import { toast } from '../ui/toasts.tsx'
 import { words } from '../words.ts'
@@ -139,18 +139,21 @@ function Subagents({ access }: { readonly access: SessionAccess }) {
           <li key={session.id}>
             <details open>
               <summary>
-                <Link className="link" href={to.session(session.id)}>
-                  {templateTitle(session)}
-                </Link>
+                <strong>{templateTitle(session)}</strong>
                 <span className="muted">{words.access.holds(items.length)}</span>
                 {session.read_only && <Chip>{words.access.readOnly}</Chip>}
               </summary>
               <HeldList sessionId={session.id} grants={items} within />
-              <EndSession
-                small
-                session={session}
-                access={{ session_id: session.id, items, subagents: [] }}
-              />
+              <div className="subagent-foot">
+                <Link className="link" href={to.session(session.id)}>
+                  {words.access.openSubagent}
+                </Link>
+                <EndSession
+                  small
+                  session={session}
+                  access={{ session_id: session.id, items, subagents: [] }}
+                />
+              </div>
             </details>
           </li>
         ))}
@@ -206,4 +209,3 @@ export function AccessPane({ session }: { readonly session: SessionView }) {
     </aside>
   )
 }
-

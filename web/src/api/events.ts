@@ -45,7 +45,12 @@ function staleAfter(tenant: string, kind: Kind, { session_id, root_session_id }:
     case 'grant':
       return [keys.access(tenant), ...lost]
     case 'session':
-      return [keys.sessions(tenant), [tenant, 'session'], keys.access(tenant), keys.requests(tenant)]
+      return [
+        keys.sessions(tenant),
+        [tenant, 'session'],
+        keys.access(tenant),
+        keys.requests(tenant),
+      ]
     case 'rule':
       return [keys.rules(tenant), keys.changes(tenant)]
   }
@@ -75,7 +80,8 @@ export function followEvents(client: QueryClient, tenant: string): () => void {
   }
   const heard = (kind: Kind) => (event: MessageEvent<string>) => {
     lastId = event.lastEventId
-    for (const key of staleAfter(tenant, kind, named(event.data))) stale.set(JSON.stringify(key), key)
+    for (const key of staleAfter(tenant, kind, named(event.data)))
+      stale.set(JSON.stringify(key), key)
     // One answer makes several events at once.
     gather ??= setTimeout(flush, GATHER_MILLIS)
   }

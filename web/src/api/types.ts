@@ -1,4 +1,5 @@
 import type { z } from 'zod'
+import type { permission } from '../../../schema/catalog.ts'
 import type {
   accessRequest,
   decision,
@@ -7,13 +8,12 @@ import type {
   problem,
   RequestItemView,
   RequestView,
-  ruleNew,
   RuleView,
+  ruleNew,
   session,
   sessionAccess,
   sessionEnded,
 } from '../../../schema/people.ts'
-import type { permission } from '../../../schema/catalog.ts'
 import type { Mode } from '../../../src/core/vocabulary.ts'
 
 /** What the page speaks: the People API's own schemas as types, and what the agent app answers. */

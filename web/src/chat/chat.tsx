@@ -30,7 +30,13 @@ function useTree(session: SessionView): readonly string[] {
   }, [sessions.data, root_id])
 }
 
-function RunChip({ state, live }: { readonly state: RunState | undefined; readonly live: boolean }) {
+function RunChip({
+  state,
+  live,
+}: {
+  readonly state: RunState | undefined
+  readonly live: boolean
+}) {
   if (!live) return <Chip>{words.chat.state.ended}</Chip>
   if (state === undefined) return null
   const tone = state === 'waiting' ? 'warn' : state === 'failed' ? 'bad' : 'neutral'
@@ -106,25 +112,32 @@ const entryKey = (entry: Entry): string => {
 const NEAR_END = 80
 const CARD_MARGIN = 12
 
+/** The last card that waits, if one does. */
+const waitingCard = (box: HTMLElement): HTMLElement | undefined =>
+  [...box.querySelectorAll<HTMLElement>('[data-status="pending"]')].at(-1)
+
 /**
  * Stays at the end while one is at the end; else says that there is more. A card that waits and is taller than the pane is
- * shown from its top: who asks and why comes before the buttons.
+ * shown from its top: who asks and why comes before the buttons. While it waits nothing moves under the finger.
  */
 function useFollowing(content: unknown) {
   const box = useRef<HTMLDivElement>(null)
   const follows = useRef(true)
   const put = useRef(-1)
+  const shown = useRef<string | undefined>(undefined)
   const [away, setAway] = useState(false)
   const scrollTo = (element: HTMLElement, top: number) => {
     element.scrollTop = top
     put.current = element.scrollTop
   }
-  // biome-ignore lint/correctness/useExhaustiveDependencies: whenever the content is another one.
+  // Whenever the content is another one.
   useLayoutEffect(() => {
     const element = box.current
-    if (!element || !follows.current) return
-    const cards = element.querySelectorAll<HTMLElement>('[data-status="pending"]')
-    const card = cards[cards.length - 1]
+    if (content === null || !element || !follows.current) return
+    const before = shown.current
+    if (before && element.querySelector(`[data-status="pending"][data-request="${before}"]`)) return
+    const card = waitingCard(element)
+    shown.current = card?.dataset.request
     const top = card ? card.offsetTop - element.offsetTop - CARD_MARGIN : Number.POSITIVE_INFINITY
     scrollTo(element, Math.min(top, element.scrollHeight - element.clientHeight))
   }, [content])
@@ -132,12 +145,13 @@ function useFollowing(content: unknown) {
     const element = box.current
     if (!element) return
     const left = element.scrollHeight - element.scrollTop - element.clientHeight
-    setAway(left >= NEAR_END)
     // Where it was put by itself it goes on following, though that need not be the end.
     if (Math.abs(element.scrollTop - put.current) > 1) follows.current = left < NEAR_END
+    setAway(left >= NEAR_END && !follows.current)
   }
   const toEnd = () => {
     follows.current = true
+    setAway(false)
     if (box.current) scrollTo(box.current, box.current.scrollHeight)
   }
   return { box, away, onScroll, toEnd }
@@ -177,27 +191,42 @@ export function Chat({
   const asked = useRequestsOf(ids)
   const { data: pending = [] } = usePending()
   const messages = run.data?.messages
-  const entries = useMemo(() => entriesOf(messages ?? [], asked.requests), [messages, asked.requests])
-  const { box, away, onScroll, toEnd } = useFollowing(entries)
+  const entries = useMemo(
+    () => entriesOf(messages ?? [], asked.requests),
+    [messages, asked.requests],
+  )
+  // A subagent that has just begun is no reason to show the whole as loading.
+  const loading = entries.length === 0 && (run.isPending || asked.isPending)
+  const { box, away, onScroll, toEnd } = useFollowing(loading ? null : entries)
   useEffect(takeWantedCard, [entries])
 
   const here = pending.filter((one) => one.root_session_id === session.root_id)
   const elsewhere = pending.filter((one) => one.root_session_id !== session.root_id)
   const live = isLive(root ?? session)
-  const loading = run.isPending || asked.isPending
   const first = !loading && entries.length === 0
   return (
     <main id="main" className="chat" tabIndex={-1} aria-busy={loading}>
       <ChatHead session={session} root={root} state={run.data?.state} actions={actions} />
       <BypassStrip session={root ?? session} />
-      {/* biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls must be reached by the keyboard. */}
-      <div className="chat-log" ref={box} onScroll={onScroll} role="log" aria-label={words.chat.log} tabIndex={0}>
+      <div
+        className="chat-log"
+        ref={box}
+        onScroll={onScroll}
+        role="log"
+        aria-label={words.chat.log}
+        // biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls must be reached by the keyboard.
+        tabIndex={0}
+      >
         <h2 className="visually-hidden">{words.chat.log}</h2>
         <div className="chat-inner">
           <p className="chat-start">{words.chat.begins(plain(session.agent_name))}</p>
           {loading && <Skeleton label={words.state.loading} rows={4} />}
           {run.error && !run.data && (
-            <ErrorState error={run.error} what={words.chat.runFailed} onRetry={() => run.refetch()} />
+            <ErrorState
+              error={run.error}
+              what={words.chat.runFailed}
+              onRetry={() => run.refetch()}
+            />
           )}
           {asked.error && (
             <ErrorState
@@ -218,7 +247,7 @@ export function Chat({
         </div>
       </div>
       <div className="chat-foot">
-        {away && (
+        {away && here.length === 0 && (
           <Button small icon={ArrowDown} className="to-end" onClick={toEnd}>
             {words.chat.toEnd}
           </Button>

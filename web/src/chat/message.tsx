@@ -10,13 +10,7 @@ function Path({ path }: { readonly path: readonly string[] | undefined }) {
 }
 
 /** What somebody said, as text and nothing else: no markup of an agent's is ever made into a page. */
-export function Words({
-  message,
-  agent,
-}: {
-  readonly message: Message
-  readonly agent: string
-}) {
+export function Words({ message, agent }: { readonly message: Message; readonly agent: string }) {
   const mine = message.role === 'user'
   return (
     <article className={classes('message', mine ? 'message-user' : 'message-agent')}>

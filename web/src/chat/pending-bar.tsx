@@ -35,7 +35,9 @@ export function PendingBar({
           </span>
           <Button look="primary" small onClick={() => focusCard(oldest.id)}>
             {words.pending.review}
-            <kbd aria-hidden="true">Alt A</kbd>
+            <span aria-hidden="true">
+              <kbd>Alt A</kbd>
+            </span>
           </Button>
         </div>
       )}

@@ -8,7 +8,7 @@ export function focusCard(requestId: string): boolean {
   const heading = document.getElementById(`card-${requestId}`)
   if (!heading) return false
   heading.focus({ preventScroll: true })
-  heading.closest('section')?.scrollIntoView({ block: 'nearest', behavior: 'auto' })
+  heading.closest('[data-request]')?.scrollIntoView({ block: 'nearest', behavior: 'auto' })
   return true
 }
 

@@ -37,11 +37,7 @@ export const GROUPS = ['waiting', 'running', 'today', 'older'] as const
 export type Group = (typeof GROUPS)[number]
 
 /** Where a tree stands in the list. What waits for an answer comes first, however old. */
-export function groupOf(
-  { session }: Tree,
-  pending: readonly RequestView[],
-  now: number,
-): Group {
+export function groupOf({ session }: Tree, pending: readonly RequestView[], now: number): Group {
   if (pending.some((one) => one.root_session_id === session.root_id)) return 'waiting'
   if (isLive(session)) return 'running'
   const ended = new Date(session.ended_at ?? session.created_at)

@@ -1,7 +1,7 @@
 /** What others wrote, made harmless to look at; and times, amounts and filters in words. */
 
 // Control, format (bidi, zero width, tags), private, unassigned and half surrogates; and what looks like nothing at all.
-const UNSEEN = /[\p{C}\u115F\u1160\u3164\uFFA0\u2800\u034F\u17B4\u17B5]/gu
+const UNSEEN = /\p{C}|\u115F|\u1160|\u3164|\uFFA0|\u2800|\u034F|\u17B4|\u17B5/gu
 const BREAK = /[\r\n\u2028\u2029\u0085\t\v\f]+/g
 
 /** One paragraph of seen characters: a reason or task can neither end the quote nor turn the line around. */

@@ -1,8 +1,8 @@
 import { useMutation, useQueryClient } from '@tanstack/react-query'
 import { Bot } from 'lucide-react'
 import { useState } from 'react'
-import { EndSession } from '../access/pane.tsx'
 import { HeldList } from '../access/held.tsx'
+import { EndSession } from '../access/pane.tsx'
 import { call, isCode, newKey } from '../api/http.ts'
 import { peopleApi, useAccessOf, useSessions, useTenant } from '../api/queries.ts'
 import type { SessionAccess, SessionEnded, SessionView } from '../api/types.ts'
@@ -92,9 +92,7 @@ function LiveSession({
           <p className="live-meta">
             <span>{words.card.template(templateTitle(session), session.template_version)}</span>
             <ModeMark mode={session.mode} />
-            <span>
-              {words.agents.endsIn(duration(secondsUntil(session.expires_at, now)))}
-            </span>
+            <span>{words.agents.endsIn(duration(secondsUntil(session.expires_at, now)))}</span>
           </p>
         </div>
         <EndSession session={session} access={access} />

@@ -1,6 +1,6 @@
+import { useQueries } from '@tanstack/react-query'
 import { Inbox } from 'lucide-react'
 import { useState } from 'react'
-import { useQueries } from '@tanstack/react-query'
 import { call } from '../api/http.ts'
 import { keys, peopleApi, usePending, useTenant } from '../api/queries.ts'
 import type { RequestView } from '../api/types.ts'

@@ -56,7 +56,7 @@ function Change({ change }: { readonly change: TemplateChange }) {
   })
   const title = plain(change.title ?? change.template)
   return (
-    <section className="card change" aria-label={words.changes.title(title)}>
+    <article className="card change" aria-label={words.changes.title(title)}>
       <div className="card-body">
         <h3>{words.changes.title(title)}</h3>
         <p className="card-meta">
@@ -79,7 +79,7 @@ function Change({ change }: { readonly change: TemplateChange }) {
           <span className="muted">{words.changes.orNot}</span>
         </div>
       </div>
-    </section>
+    </article>
   )
 }
 

@@ -1,8 +1,8 @@
 import type { ReactNode } from 'react'
 import { usePending, useTenant } from '../api/queries.ts'
 import { useLayout } from '../lib/layout.ts'
-import { navigate, paths } from '../router.tsx'
-import { Tabs } from '../shell/tabs.tsx'
+import { navigate, paths, useRoute } from '../router.tsx'
+import { Tabs, wantTab } from '../shell/tabs.tsx'
 
 /** A page of one column, with the phone's tabs beneath it. */
 export function Page({
@@ -18,6 +18,7 @@ export function Page({
 }) {
   const to = paths(useTenant())
   const layout = useLayout()
+  const route = useRoute()
   const { data: pending = [] } = usePending()
   return (
     <>
@@ -40,7 +41,11 @@ export function Page({
           waiting={pending.length}
           approvals={to.approvals}
           hasSession={false}
-          onTab={() => navigate(to.sessions)}
+          approvalsOn={route.at === 'approvals' || route.at === 'approval'}
+          onTab={(tab) => {
+            wantTab(tab)
+            navigate(to.sessions)
+          }}
         />
       )}
     </>

@@ -177,11 +177,7 @@ export default function Rules() {
       {adding && <RuleForm rules={items} onDone={() => setAdding(false)} />}
       {rules.isPending && <Skeleton label={words.state.loading} rows={4} />}
       {rules.error && !rules.data && (
-        <ErrorState
-          error={rules.error}
-          what={words.rules.failed}
-          onRetry={() => rules.refetch()}
-        />
+        <ErrorState error={rules.error} what={words.rules.failed} onRetry={() => rules.refetch()} />
       )}
       {rules.data && items.length === 0 && (
         <Empty title={words.rules.none}>

@@ -33,7 +33,9 @@ function BigButton({
     >
       <span className="decision-label">
         {label}
-        <kbd aria-hidden="true">{hint}</kbd>
+        <span aria-hidden="true">
+          <kbd>{hint}</kbd>
+        </span>
       </span>
       <span className="decision-means">{means}</span>
     </button>

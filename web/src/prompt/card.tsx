@@ -1,5 +1,5 @@
-import { type KeyboardEvent, useCallback, useEffect, useRef, useState } from 'react'
 import { useQueryClient } from '@tanstack/react-query'
+import { type KeyboardEvent, useCallback, useEffect, useRef, useState } from 'react'
 import { keys, useTenant } from '../api/queries.ts'
 import type { Answer, RequestView } from '../api/types.ts'
 import { announce } from '../lib/announce.ts'
@@ -11,13 +11,13 @@ import { words } from '../words.ts'
 import { CardActions, ItemsActions, type Press } from './actions.tsx'
 import { answersOf, type Choices, chosenAnswers, partsOf, settledItems } from './answers.ts'
 import { type Expiry, useDecide } from './decide.ts'
-import { CardHead, HowLong, Reason, Waiting } from './head.tsx'
+import { CardHead, HowLong, Reason } from './head.tsx'
 import { ItemChoice, ItemFacts } from './items.tsx'
 import { OutcomeLine } from './outcome.tsx'
 import { seen } from './seen.ts'
 import { SettledCard } from './settled.tsx'
-import { AlwaysStep, DenyStep, RulePreview, SensitiveStep, ExpiryChoice } from './steps.tsx'
 import { useStale } from './stale.ts'
+import { AlwaysStep, DenyStep, ExpiryChoice, RulePreview, SensitiveStep } from './steps.tsx'
 
 export type Stage = 'main' | 'always' | 'deny' | 'items' | 'sensitive'
 
@@ -28,7 +28,7 @@ const isTyping = (target: EventTarget): boolean =>
 
 /** One access request: waiting for its answer, or with what became of it. */
 export function PromptCard({ request }: { readonly request: RequestView }) {
-  const section = useRef<HTMLElement>(null)
+  const card = useRef<HTMLElement>(null)
   const wasInside = useRef(false)
   const pending = request.status === 'pending'
   const before = useRef(pending)
@@ -39,13 +39,13 @@ export function PromptCard({ request }: { readonly request: RequestView }) {
     // What had the focus is gone with the buttons: it goes on at the result, and nowhere else.
     if (settled && (seen.answered(request.id) || wasInside.current)) {
       const lost = document.activeElement === document.body || document.activeElement === null
-      if (lost || section.current?.contains(document.activeElement))
-        section.current?.querySelector<HTMLElement>('h3')?.focus()
+      if (lost || card.current?.contains(document.activeElement))
+        card.current?.querySelector<HTMLElement>('h3')?.focus()
     }
   }, [pending, request.id])
   return (
-    <section
-      ref={section}
+    <article
+      ref={card}
       className={classes('card', pending ? 'card-pending' : 'card-settled')}
       aria-labelledby={`card-${request.id}`}
       data-request={request.id}
@@ -59,7 +59,7 @@ export function PromptCard({ request }: { readonly request: RequestView }) {
       }}
     >
       {pending ? <PendingCard request={request} /> : <SettledCard request={request} />}
-    </section>
+    </article>
   )
 }
 
@@ -115,7 +115,10 @@ function PendingCard({ request }: { readonly request: RequestView }) {
     const does: Record<string, (() => void) | undefined> = {
       d: () => setDetails(!details),
       '?': () => setHelp(!help),
-      i: stage === 'main' && (ordinary.length + sensitive.length > 1) ? () => setStage('items') : undefined,
+      i:
+        stage === 'main' && ordinary.length + sensitive.length > 1
+          ? () => setStage('items')
+          : undefined,
       ...(stage === 'main' && {
         '1': () => press('allow_once'),
         '2': ordinary.some((item) => item.can_remember) ? () => press('allow_always') : undefined,
@@ -139,9 +142,15 @@ function PendingCard({ request }: { readonly request: RequestView }) {
   const buttons = { ready, sending: decide.sending, stale }
 
   return (
-    // The section around it has the name; keys count only while the focus is in here.
-    <div className="card-body" role="group" aria-labelledby={`card-${request.id}`} onKeyDown={onKeyDown}>
-      <CardHead request={request} heading={heading} />
+    // Keys count only while the focus is in here.
+    // biome-ignore lint/a11y/useSemanticElements: a fieldset would put its radio groups inside another.
+    <div
+      className="card-body"
+      role="group"
+      aria-labelledby={`card-${request.id}`}
+      onKeyDown={onKeyDown}
+    >
+      <CardHead request={request} heading={heading} onOver={over} />
       <Reason text={request.reason} />
       {decide.changed && (
         <p className="card-note" role="status">
@@ -190,7 +199,7 @@ function PendingCard({ request }: { readonly request: RequestView }) {
           ))}
         </ul>
       )}
-      <HowLong request={request} />
+      <HowLong request={request} details={details} />
       {missing && (
         <p className="card-note card-note-warn" role="alert">
           {words.card.sensitiveFirst}
@@ -269,7 +278,6 @@ function PendingCard({ request }: { readonly request: RequestView }) {
         />
       )}
       {help && <p className="card-help">{words.card.keys}</p>}
-      <Waiting request={request} onOver={over} />
     </div>
   )
 }

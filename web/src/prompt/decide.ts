@@ -53,7 +53,12 @@ export function useDecide(request: RequestView) {
   const mutation = useMutation({
     mutationFn: (decided: Decided) => {
       // The same answer sent again after a lost line has the same key, and so is given once.
-      const of = JSON.stringify([request.digest, [...decided.answers], decided.note, decided.expiry])
+      const of = JSON.stringify([
+        request.digest,
+        [...decided.answers],
+        decided.note,
+        decided.expiry,
+      ])
       if (attempt.current.of !== of) attempt.current = { of, key: newKey() }
       return call<RequestView>(`${url}/decision`, {
         method: 'POST',
@@ -70,7 +75,9 @@ export function useDecide(request: RequestView) {
     onError: async (error) => {
       // The same intention is a new one once the server has said no to it.
       if (isCode(error, 'idempotency_key_reused')) attempt.current = { of: '', key: '' }
-      if (isCode(error, 'already_answered', 'request_expired', 'request_cancelled', 'session_over')) {
+      if (
+        isCode(error, 'already_answered', 'request_expired', 'request_cancelled', 'session_over')
+      ) {
         seen.tooLate(request.id)
         await again().catch(() => undefined)
       } else if (isCode(error, 'digest_mismatch', 'answer_incomplete')) {

@@ -14,9 +14,11 @@ import { pendingItems } from './answers.ts'
 export function CardHead({
   request,
   heading,
+  onOver,
 }: {
   readonly request: RequestView
   readonly heading: Ref<HTMLHeadingElement>
+  readonly onOver: () => void
 }) {
   const me = useMe()
   const { path, template } = request
@@ -44,6 +46,7 @@ export function CardHead({
           {me.data && <span>{words.card.forYou(plain(me.data.name))}</span>}
         </p>
       </div>
+      <Waiting request={request} onOver={onOver} />
     </header>
   )
 }
@@ -76,7 +79,7 @@ const WARN_SECONDS = 60
 const TICK_SECONDS = 600
 
 /** How long it has waited and how long is left. Screen readers are told once, a minute before the end. */
-export function Waiting({
+function Waiting({
   request,
   onOver,
 }: {
@@ -116,7 +119,13 @@ const countdown = (seconds: number): string => {
 }
 
 /** Until when what is allowed would last. */
-export function HowLong({ request }: { readonly request: RequestView }) {
+export function HowLong({
+  request,
+  details,
+}: {
+  readonly request: RequestView
+  readonly details: boolean
+}) {
   const session = useSession(request.session_id)
   const now = useNow(30_000)
   const until = session.data?.expires_at
@@ -125,7 +134,7 @@ export function HowLong({ request }: { readonly request: RequestView }) {
       {until
         ? words.card.until(duration(secondsUntil(until, now)), clock(until))
         : words.card.untilEnd}{' '}
-      {words.card.restrictions}
+      {words.card.restrictions} {details && words.card.checkedAgain}
     </p>
   )
 }

@@ -42,18 +42,16 @@ export function OutcomeLine({
   return (
     <li className={classes('outcome', `outcome-${item.outcome}`)}>
       <Icon aria-hidden="true" size={16} />
-      <div className="outcome-body">
-        <div className="outcome-line">
-          <span className="outcome-title">
-            {item.title}
-            {item.resource !== undefined && <code dir="auto">{plain(item.resource)}</code>}
-          </span>
-          <span className="outcome-words">
-            {always && item.decision_reason === 'allowed_by_user'
-              ? words.card.allowedAlways
-              : outcomeWords(item)}
-          </span>
-        </div>
+      <div className="outcome-line">
+        <span className="outcome-title">
+          {item.title}
+          {item.resource !== undefined && <code dir="auto">{plain(item.resource)}</code>}
+        </span>
+        <span className="outcome-words">
+          {always && item.decision_reason === 'allowed_by_user'
+            ? words.card.allowedAlways
+            : outcomeWords(item)}
+        </span>
         <details className="why">
           <summary>{words.whyQuestion}</summary>
           <p>{whyWords(item.decision_reason)}</p>

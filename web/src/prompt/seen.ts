@@ -11,8 +11,7 @@ const late = new Set<string>()
 export const seen = {
   waiting: (id: string) => waited.add(id),
   waited: (id: string) => waited.has(id),
-  answer: (id: string, answers: readonly Answer[]) =>
-    answered.set(id, { at: Date.now(), answers }),
+  answer: (id: string, answers: readonly Answer[]) => answered.set(id, { at: Date.now(), answers }),
   answered: (id: string) => answered.get(id),
   tooLate: (id: string) => late.add(id),
   wasTooLate: (id: string) => late.has(id),

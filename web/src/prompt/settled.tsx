@@ -2,7 +2,7 @@ import { useMutation, useQueryClient } from '@tanstack/react-query'
 import { useEffect, useRef } from 'react'
 import { call, newKey } from '../api/http.ts'
 import { keys, peopleApi, useRules, useTenant } from '../api/queries.ts'
-import type { RequestView } from '../api/types.ts'
+import type { RequestItemView, RequestView, RuleView } from '../api/types.ts'
 import { announce } from '../lib/announce.ts'
 import { useNow } from '../lib/hooks.ts'
 import { clockOrDate, plain } from '../lib/text.ts'
@@ -24,19 +24,28 @@ function endWords(request: RequestView): string {
   if (!answered) return words.card.ended.withoutAsking
   const granted = request.items.filter((item) => item.outcome === 'granted').length
   if (granted === request.items.length) return words.card.ended.allowed
-  return granted === 0 ? words.card.ended.denied : words.card.ended.partly(granted, request.items.length)
+  return granted === 0
+    ? words.card.ended.denied
+    : words.card.ended.partly(granted, request.items.length)
 }
 
 const wasAnswered = (request: RequestView): boolean =>
   request.items.some((item) => ['allowed_by_user', 'denied_by_user'].includes(item.decision_reason))
 
+const isOf = (rule: RuleView, item: RequestItemView): boolean =>
+  rule.permission === item.permission && rule.resource === item.resource
+
 /** A rule just saved can be taken back for ten seconds here, and at any time on the Rules page. */
-function RuleUndo({ request }: { readonly request: RequestView }) {
+function RuleUndo({
+  request,
+  made,
+}: {
+  readonly request: RequestView
+  readonly made: readonly RuleView[]
+}) {
   const tenant = useTenant()
   const client = useQueryClient()
-  const rules = useRules()
   const now = useNow(1_000)
-  const made = (rules.data?.items ?? []).filter((rule) => rule.created_from === request.id)
   const undo = useMutation({
     mutationFn: () =>
       Promise.all(
@@ -69,6 +78,8 @@ function RuleUndo({ request }: { readonly request: RequestView }) {
 /** What the server says became of it: never what was meant by the press. */
 export function SettledCard({ request }: { readonly request: RequestView }) {
   const now = useNow(60_000)
+  const all = useRules()
+  const rules = (all.data?.items ?? []).filter((rule) => rule.created_from === request.id)
   const answered = seen.answered(request.id)
   const elsewhere = !answered && seen.waited(request.id) && wasAnswered(request)
   const end = endWords(request)
@@ -88,16 +99,18 @@ export function SettledCard({ request }: { readonly request: RequestView }) {
           <Time iso={request.settled_at}>{clockOrDate(request.settled_at, now)}</Time>
         )}
       </div>
-      {request.path.length > 1 && (
-        <p className="muted">{request.path.map(plain).join(' › ')}</p>
-      )}
+      {request.path.length > 1 && <p className="muted">{request.path.map(plain).join(' › ')}</p>}
       {seen.wasTooLate(request.id) && !answered && (
         <p className="card-note">{words.card.tooLate}</p>
       )}
       {elsewhere && <p className="card-note">{words.card.elsewhere}</p>}
       <ul className="outcomes">
         {request.items.map((item) => (
-          <OutcomeLine key={item.id} item={item} />
+          <OutcomeLine
+            key={item.id}
+            item={item}
+            always={rules.some((rule) => rule.effect === 'allow' && isOf(rule, item))}
+          />
         ))}
       </ul>
       {request.note !== undefined && (
@@ -106,7 +119,7 @@ export function SettledCard({ request }: { readonly request: RequestView }) {
         </p>
       )}
       <div className="settled-foot">
-        <RuleUndo request={request} />
+        <RuleUndo request={request} made={rules} />
       </div>
     </div>
   )

@@ -15,7 +15,8 @@ export function Step({
 }) {
   const heading: Ref<HTMLHeadingElement> = useRef(null)
   useEffect(() => {
-    heading.current?.focus()
+    heading.current?.focus({ preventScroll: true })
+    heading.current?.parentElement?.scrollIntoView({ block: 'nearest' })
   }, [])
   return (
     <div className="step">
@@ -28,7 +29,14 @@ export function Step({
 }
 
 /** The rule exactly as it will be stored, and in words what it does and does not do. Both are the server's. */
-export function RulePreview({ item }: { readonly item: RequestItemView }) {
+export function RulePreview({
+  item,
+  limits = true,
+}: {
+  readonly item: RequestItemView
+  /** False: what it will not do is said by the next one in the same words. */
+  readonly limits?: boolean
+}) {
   const rule = item.rule_preview
   if (!rule) return null
   return (
@@ -47,7 +55,7 @@ export function RulePreview({ item }: { readonly item: RequestItemView }) {
         </p>
       )}
       <p>{rule.covers}</p>
-      <p className="muted">{rule.does_not}</p>
+      {limits && <p className="muted">{rule.does_not}</p>}
     </div>
   )
 }
@@ -92,8 +100,12 @@ export function AlwaysStep({
   const once = items.filter((item) => !item.rule_preview)
   return (
     <Step title={words.card.alwaysTitle(kept.length)}>
-      {kept.map((item) => (
-        <RulePreview key={item.id} item={item} />
+      {kept.map((item, i) => (
+        <RulePreview
+          key={item.id}
+          item={item}
+          limits={item.rule_preview?.does_not !== kept[i + 1]?.rule_preview?.does_not}
+        />
       ))}
       {once.length > 0 && (
         <p className="muted">{words.card.onceOnly(once.map((item) => item.title).join(', '))}</p>

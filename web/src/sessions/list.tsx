@@ -8,9 +8,9 @@ import {
   GROUPS,
   groupOf,
   isLive,
+  type Tree,
   templateTitle,
   titleOf,
-  type Tree,
   treesOf,
 } from '../lib/sessions.ts'
 import { ago, plain, secondsUntil } from '../lib/text.ts'
@@ -106,13 +106,7 @@ function Groups({
         <h3 className="group-title">{words.sessions.group[group]}</h3>
         <ul className="session-list">
           {own.map((tree) => (
-            <Row
-              key={tree.session.id}
-              tree={tree}
-              pending={pending}
-              current={current}
-              now={now}
-            />
+            <Row key={tree.session.id} tree={tree} pending={pending} current={current} now={now} />
           ))}
         </ul>
       </section>
@@ -141,7 +135,7 @@ export function SessionList({
       ),
   )
   return (
-    // A click on any link in it picks: the drawer it may be in then closes.
+    // biome-ignore lint/a11y/useKeyWithClickEvents: links in it are clicked by Enter too; the drawer they are in then closes.
     <nav
       className="sessions"
       aria-label={words.nav.sessions}

@@ -9,7 +9,7 @@ import { useStored } from '../lib/hooks.ts'
 import { useLayout } from '../lib/layout.ts'
 import { Link, paths } from '../router.tsx'
 import { Panes } from '../shell/panes.tsx'
-import { type Tab, Tabs } from '../shell/tabs.tsx'
+import { type Tab, Tabs, takeWantedTab } from '../shell/tabs.tsx'
 import { Button, IconButton } from '../ui/parts.tsx'
 import { Empty, ErrorState, Skeleton } from '../ui/states.tsx'
 import { words } from '../words.ts'
@@ -55,7 +55,8 @@ function Middle({ id, actions }: { readonly id: string | null; readonly actions:
   const tenant = useTenant()
   const session = useSession(id)
   if (id === null) return <NewSession actions={actions} />
-  if (session.data) return <Chat key={session.data.root_id} session={session.data} actions={actions} />
+  if (session.data)
+    return <Chat key={session.data.root_id} session={session.data} actions={actions} />
   return (
     <main id="main" className="alone" tabIndex={-1}>
       <div className="chat-actions">{actions}</div>
@@ -89,7 +90,7 @@ function Phone({ id }: { readonly id: string | null }) {
   const { data: pending = [] } = usePending()
   const { data: session } = useSession(id)
   const held = useHeldCount(id)
-  const [tab, setTab] = useState<Tab>('chat')
+  const [tab, setTab] = useState<Tab>(() => takeWantedTab() ?? 'chat')
   return (
     <div className="phone">
       <div className="phone-pane" hidden={tab !== 'sessions'}>

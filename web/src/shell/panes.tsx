@@ -3,7 +3,10 @@ import { useStored } from '../lib/hooks.ts'
 import { words } from '../words.ts'
 
 const STEP = 16
-const BOUNDS = { left: { min: 200, max: 420, initial: 264 }, right: { min: 280, max: 560, initial: 368 } }
+const BOUNDS = {
+  left: { min: 200, max: 420, initial: 264 },
+  right: { min: 280, max: 560, initial: 368 },
+}
 type Side = keyof typeof BOUNDS
 
 const within = (side: Side, width: number): number =>

@@ -8,8 +8,8 @@ import { announce, useSaid } from '../lib/announce.ts'
 import { focusCard, takeWantedCard, wantCard } from '../lib/focus.ts'
 import { useNow } from '../lib/hooks.ts'
 import { plain } from '../lib/text.ts'
-import { navigate, paths, type Route } from '../router.tsx'
 import { pendingItems } from '../prompt/answers.ts'
+import { navigate, paths, type Route } from '../router.tsx'
 import { Toasts } from '../ui/toasts.tsx'
 import { words } from '../words.ts'
 import { TopBar } from './top-bar.tsx'
@@ -102,9 +102,9 @@ export function Shell({
     const close = (event: MouseEvent | KeyboardEvent) => {
       for (const menu of document.querySelectorAll<HTMLDetailsElement>('details.menu[open]')) {
         const inside = event.target instanceof Node && menu.contains(event.target)
-        const escape = event instanceof KeyboardEvent && event.key === 'Escape'
-        if (escape && inside) menu.querySelector('summary')?.focus()
-        if (escape || (event instanceof MouseEvent && !inside)) menu.open = false
+        const isEscape = event instanceof KeyboardEvent && event.key === 'Escape'
+        if (isEscape && inside) menu.querySelector('summary')?.focus()
+        if (isEscape || (event instanceof MouseEvent && !inside)) menu.open = false
       }
     }
     document.addEventListener('click', close)

@@ -5,6 +5,18 @@ import { words } from '../words.ts'
 
 export type Tab = 'sessions' | 'chat' | 'access'
 
+let wanted: Tab | null = null
+
+/** Which pane the sessions screen is to open with, when a tab was chosen on another screen. */
+export const wantTab = (tab: Tab): void => {
+  wanted = tab
+}
+export function takeWantedTab(): Tab | null {
+  const tab = wanted
+  wanted = null
+  return tab
+}
+
 const TABS = [
   { tab: 'sessions', icon: PanelLeft },
   { tab: 'chat', icon: MessageSquare },
@@ -17,6 +29,7 @@ export function Tabs({
   held,
   waiting,
   approvals,
+  approvalsOn = false,
   hasSession,
   onTab,
 }: {
@@ -24,6 +37,7 @@ export function Tabs({
   readonly held: number
   readonly waiting: number
   readonly approvals: string
+  readonly approvalsOn?: boolean
   readonly hasSession: boolean
   readonly onTab: (tab: Tab) => void
 }) {
@@ -45,7 +59,11 @@ export function Tabs({
           </span>
         </button>
       ))}
-      <Link className="tab" href={approvals}>
+      <Link
+        className={classes('tab', approvalsOn && 'tab-on')}
+        aria-current={approvalsOn ? 'page' : undefined}
+        href={approvals}
+      >
         <span className="tab-icon">
           <Inbox aria-hidden="true" size={20} />
           <Badge n={waiting} label={words.nav.waiting(waiting)} />

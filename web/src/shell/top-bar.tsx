@@ -1,4 +1,14 @@
-import { Bot, CircleUser, Inbox, LogOut, MessagesSquare, Monitor, Moon, ScrollText, Sun } from 'lucide-react'
+import {
+  Bot,
+  CircleUser,
+  Inbox,
+  LogOut,
+  MessagesSquare,
+  Monitor,
+  Moon,
+  ScrollText,
+  Sun,
+} from 'lucide-react'
 import { useEffect } from 'react'
 import { useLine } from '../api/events.ts'
 import { call } from '../api/http.ts'
@@ -7,7 +17,7 @@ import type { Me } from '../api/types.ts'
 import { useStored } from '../lib/hooks.ts'
 import { plain } from '../lib/text.ts'
 import { Link, paths, type Route } from '../router.tsx'
-import { Badge, Button, Mark } from '../ui/parts.tsx'
+import { Badge, Button, classes, Mark } from '../ui/parts.tsx'
 import { toast } from '../ui/toasts.tsx'
 import { words } from '../words.ts'
 
@@ -29,12 +39,7 @@ function ThemeChoice() {
       <legend>{words.nav.theme}</legend>
       {THEMES.map(({ theme: one, icon: Icon }) => (
         <label key={one} className="segment">
-          <input
-            type="radio"
-            name="theme"
-            checked={theme === one}
-            onChange={() => setTheme(one)}
-          />
+          <input type="radio" name="theme" checked={theme === one} onChange={() => setTheme(one)} />
           <span>
             <Icon aria-hidden="true" size={15} /> {words.nav.themes[one]}
           </span>
@@ -96,10 +101,22 @@ export function TopBar({ me, route }: { readonly me: Me; readonly route: Route }
   const to = paths(tenant)
   const waiting = pending.data?.length ?? 0
   const links = [
-    { href: to.sessions, label: words.nav.sessions, icon: MessagesSquare, at: ['sessions', 'session'] },
-    { href: to.approvals, label: words.nav.approvals, icon: Inbox, at: ['approvals', 'approval'] },
-    { href: to.rules, label: words.nav.rules, icon: ScrollText, at: ['rules'] },
-    { href: to.agents, label: words.nav.agents, icon: Bot, at: ['agents'] },
+    {
+      href: to.sessions,
+      label: words.nav.sessions,
+      icon: MessagesSquare,
+      at: ['sessions', 'session'],
+      tabbed: true,
+    },
+    {
+      href: to.approvals,
+      label: words.nav.approvals,
+      icon: Inbox,
+      at: ['approvals', 'approval'],
+      tabbed: true,
+    },
+    { href: to.rules, label: words.nav.rules, icon: ScrollText, at: ['rules'], tabbed: false },
+    { href: to.agents, label: words.nav.agents, icon: Bot, at: ['agents'], tabbed: false },
   ]
   return (
     <header className="top-bar">
@@ -109,18 +126,16 @@ export function TopBar({ me, route }: { readonly me: Me; readonly route: Route }
         <span className="brand-org">{plain(me.tenant.name)}</span>
       </Link>
       <nav className="top-nav" aria-label={words.nav.main}>
-        {links.map(({ href, label, icon: Icon, at }) => (
+        {links.map(({ href, label, icon: Icon, at, tabbed }) => (
           <Link
             key={href}
             href={href}
-            className="top-link"
+            className={classes('top-link', tabbed && 'top-link-tabbed')}
             aria-current={at.includes(route.at) ? 'page' : undefined}
           >
             <Icon aria-hidden="true" size={17} />
             <span className="top-link-label">{label}</span>
-            {href === to.approvals && (
-              <Badge n={waiting} label={words.nav.waiting(waiting)} />
-            )}
+            {href === to.approvals && <Badge n={waiting} label={words.nav.waiting(waiting)} />}
           </Link>
         ))}
       </nav>

@@ -1,4 +1,12 @@
-import { Copy, Inbox, type LucideIcon, RotateCw, ServerOff, ShieldX, TriangleAlert } from 'lucide-react'
+import {
+  Copy,
+  Inbox,
+  type LucideIcon,
+  RotateCw,
+  ServerOff,
+  ShieldX,
+  TriangleAlert,
+} from 'lucide-react'
 import { type ReactNode, useState } from 'react'
 import { Refused, Unreachable } from '../api/http.ts'
 import { useLate } from '../lib/hooks.ts'
