@@ -72,7 +72,7 @@ const LATER = 'not yet: the AuthZEN check that stands against it comes later'
 
 /** T5: the nearest rival's steps against the same ones here, both on Postgres with a database of their own. */
 export async function t5(options: Options): Promise<readonly Row[]> {
-  const count = options.quick ? 40 : Math.round(400 * options.seconds)
+  const count = options.quick ? 40 : Math.round(200 * options.seconds)
   const scratch = await createScratch('t5_rival')
   const peer = await startPeer('rival', { DATABASE_URL: scratch.url })
   try {

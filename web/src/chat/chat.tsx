@@ -111,6 +111,8 @@ const entryKey = (entry: Entry): string => {
 
 const NEAR_END = 80
 const CARD_MARGIN = 12
+/** What scrolls this soon after a hand moved was scrolled by it; the rest is the browser keeping its place. */
+const GESTURE_MILLIS = 1_000
 
 /** The last card that waits, if one does. */
 const waitingCard = (box: HTMLElement): HTMLElement | undefined =>
@@ -123,13 +125,9 @@ const waitingCard = (box: HTMLElement): HTMLElement | undefined =>
 function useFollowing(content: unknown) {
   const box = useRef<HTMLDivElement>(null)
   const follows = useRef(true)
-  const put = useRef(-1)
+  const moved = useRef(Number.NEGATIVE_INFINITY)
   const shown = useRef<string | undefined>(undefined)
   const [away, setAway] = useState(false)
-  const scrollTo = (element: HTMLElement, top: number) => {
-    element.scrollTop = top
-    put.current = element.scrollTop
-  }
   // Whenever the content is another one.
   useLayoutEffect(() => {
     const element = box.current
@@ -139,22 +137,31 @@ function useFollowing(content: unknown) {
     const card = waitingCard(element)
     shown.current = card?.dataset.request
     const top = card ? card.offsetTop - element.offsetTop - CARD_MARGIN : Number.POSITIVE_INFINITY
-    scrollTo(element, Math.min(top, element.scrollHeight - element.clientHeight))
+    element.scrollTop = Math.min(top, element.scrollHeight - element.clientHeight)
   }, [content])
   const onScroll = () => {
     const element = box.current
     if (!element) return
     const left = element.scrollHeight - element.scrollTop - element.clientHeight
-    // Where it was put by itself it goes on following, though that need not be the end.
-    if (Math.abs(element.scrollTop - put.current) > 1) follows.current = left < NEAR_END
+    if (performance.now() - moved.current < GESTURE_MILLIS) follows.current = left < NEAR_END
     setAway(left >= NEAR_END && !follows.current)
   }
   const toEnd = () => {
     follows.current = true
     setAway(false)
-    if (box.current) scrollTo(box.current, box.current.scrollHeight)
+    if (box.current) box.current.scrollTop = box.current.scrollHeight
   }
-  return { box, away, onScroll, toEnd }
+  const onMove = () => {
+    moved.current = performance.now()
+  }
+  const hands = {
+    onScroll,
+    onWheel: onMove,
+    onTouchMove: onMove,
+    onPointerDown: onMove,
+    onKeyDown: onMove,
+  }
+  return { box, away, hands, toEnd }
 }
 
 function ended(session: SessionView): ReactNode {
@@ -197,7 +204,7 @@ export function Chat({
   )
   // A subagent that has just begun is no reason to show the whole as loading.
   const loading = entries.length === 0 && (run.isPending || asked.isPending)
-  const { box, away, onScroll, toEnd } = useFollowing(loading ? null : entries)
+  const { box, away, hands, toEnd } = useFollowing(loading ? null : entries)
   useEffect(takeWantedCard, [entries])
 
   const here = pending.filter((one) => one.root_session_id === session.root_id)
@@ -211,7 +218,7 @@ export function Chat({
       <div
         className="chat-log"
         ref={box}
-        onScroll={onScroll}
+        {...hands}
         role="log"
         aria-label={words.chat.log}
         // biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls must be reached by the keyboard.

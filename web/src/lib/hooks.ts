@@ -67,7 +67,10 @@ export function useArmed(shown: string): boolean {
   useEffect(() => {
     const first = performance.now()
     let timer = setTimeout(() => setArmedFor(shown), ARM_MILLIS)
-    const again = () => {
+    const again = ({ target, altKey, ctrlKey, metaKey }: KeyboardEvent) => {
+      // A shortcut is not typing, and whoever has gone into a card is not typing elsewhere.
+      if (altKey || ctrlKey || metaKey) return
+      if (target instanceof Element && target.closest('[data-request]')) return
       const left = ARM_MILLIS_MAX - (performance.now() - first)
       clearTimeout(timer)
       timer = setTimeout(() => setArmedFor(shown), Math.max(0, Math.min(ARM_MILLIS, left)))
