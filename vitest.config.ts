@@ -28,6 +28,14 @@ export default defineConfig({
       project('race'),
       project('model', { testTimeout: 600_000 }),
       project('system', { testTimeout: 120_000 }),
+      // A server, a browser and a page each: one file at a time, when the others are done.
+      project('browser', {
+        testTimeout: 120_000,
+        hookTimeout: 180_000,
+        fileParallelism: false,
+        sequence: { groupOrder: 1 },
+        globalSetup: ['test/browser/support/setup.ts'],
+      }),
     ],
   },
 })

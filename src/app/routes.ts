@@ -149,6 +149,8 @@ function signInRoutes(app: Hono, { config, store, runner }: Deps): void {
 
   app.post('/app/t/:tenant/auth/logout', (c) => {
     const tenant = c.req.param('tenant')
+    if (runner.tenantOf(tenant) === undefined)
+      return problem(404, 'not_found', 'This organisation has no agent app.')
     if (!fromOwnPage(c.req.raw, config.publicUrl))
       return problem(403, 'forbidden', 'Only the page can sign out.')
     const value = cookieOf(c.req.raw, cookieName(tenant))

@@ -102,7 +102,10 @@ export function createApp(deps: AppDeps): Hono<Env> {
             href: '/',
             text: 'Choose another',
           })
-        : c.json({ error: 'not_found', error_description: 'No such tenant.' }, 404)
+        : oauthJson(
+            { error: 'not_found', error_description: 'No such tenant.', error_reason: 'not_found' },
+            404,
+          )
     c.set('tenant', tenant)
     return next()
   }

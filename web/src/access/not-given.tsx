@@ -1,4 +1,4 @@
-import type { LostRecord } from '../api/queries.ts'
+import { type LostRecord, useCatalog } from '../api/queries.ts'
 import type { RequestItemView, RequestView } from '../api/types.ts'
 import { clock } from '../lib/text.ts'
 import { OutcomeLine } from '../prompt/outcome.tsx'
@@ -49,6 +49,9 @@ export function Lost({
     (one) =>
       sessions.includes(one.session_id ?? '') && Object.hasOwn(reasons, text(one.data.reason)),
   )
+  const catalog = useCatalog(lost.length > 0)
+  const titleOf = (permission: string) =>
+    catalog.data?.items.find((one) => one.id === permission)?.title ?? permission
   if (lost.length === 0) return null
   return (
     <section aria-label={words.access.lost}>
@@ -58,7 +61,7 @@ export function Lost({
       <ul className="lost-list">
         {lost.map((one) => (
           <li key={one.id}>
-            <code>{text(one.data.permission)}</code>{' '}
+            <strong>{titleOf(text(one.data.permission))}</strong>{' '}
             {text(one.data.resource) !== '' && <code>{text(one.data.resource)}</code>}{' '}
             {reasons[text(one.data.reason)]} <Time iso={one.at}>{clock(one.at)}</Time>
           </li>

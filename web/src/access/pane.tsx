@@ -1,10 +1,17 @@
 import { useMutation, useQueryClient } from '@tanstack/react-query'
 import { useState } from 'react'
 import { call, newKey } from '../api/http.ts'
-import { peopleApi, useAccess, useEnded, useRequestsOf, useTenant } from '../api/queries.ts'
+import {
+  peopleApi,
+  useAccess,
+  useEnded,
+  useRequestsOf,
+  useSessions,
+  useTenant,
+} from '../api/queries.ts'
 import type { GrantView, SessionAccess, SessionEnded, SessionView } from '../api/types.ts'
 import { useNow } from '../lib/hooks.ts'
-import { endedWords, isLive, templateTitle } from '../lib/sessions.ts'
+import { endedWords, isLive, subtreeIds, templateTitle } from '../lib/sessions.ts'
 import { clock, duration, secondsUntil } from '../lib/text.ts'
 import { Link, paths } from '../router.tsx'
 import { Confirm } from '../ui/confirm.tsx'
@@ -165,7 +172,8 @@ function Subagents({ access }: { readonly access: SessionAccess }) {
 /** The right pane: what the agent holds now, by what, and what it did not get. */
 export function AccessPane({ session }: { readonly session: SessionView }) {
   const access = useAccess(session.id)
-  const ids = [session.id, ...(access.data?.subagents.map((one) => one.session.id) ?? [])]
+  const sessions = useSessions()
+  const ids = subtreeIds(sessions.data?.items ?? [], session.id)
   const asked = useRequestsOf(ids)
   const ended = useEnded(session.root_id)
   const held = access.data?.items ?? []

@@ -8,9 +8,10 @@ export const client: QueryClient = new QueryClient({
   queryCache: new QueryCache({
     onError: (error, query) => {
       const [tenant, what] = query.queryKey
-      // Whoever is told that nobody is signed in has the page ask once more who is.
-      if (isStatus(error, 401) && what !== 'me')
-        void client.invalidateQueries({ queryKey: [tenant, 'me'] })
+      // Whoever is told that nobody is signed in has the page ask once more who is, here and at the agent's app.
+      if (!isStatus(error, 401) || what === 'me' || what === 'app-me') return
+      void client.invalidateQueries({ queryKey: [tenant, 'me'] })
+      void client.invalidateQueries({ queryKey: [tenant, 'app-me'] })
     },
   }),
   defaultOptions: {

@@ -1,14 +1,16 @@
 import { ArrowDown, Zap } from 'lucide-react'
 import { type ReactNode, useEffect, useLayoutEffect, useMemo, useRef, useState } from 'react'
+import { isStatus } from '../api/http.ts'
 import { usePending, useRequestsOf, useSessions, useTenant } from '../api/queries.ts'
 import { useRun } from '../api/run.ts'
 import type { RunState, SessionView } from '../api/types.ts'
 import { takeWantedCard } from '../lib/focus.ts'
 import { useNow } from '../lib/hooks.ts'
-import { endedWords, isLive, templateTitle, titleOf } from '../lib/sessions.ts'
+import { endedWords, isLive, subtreeIds, templateTitle, titleOf } from '../lib/sessions.ts'
 import { clock, duration, plain, secondsUntil } from '../lib/text.ts'
 import { PromptCard } from '../prompt/card.tsx'
 import { Link, paths } from '../router.tsx'
+import { AppSignIn } from '../sessions/app-sign-in.tsx'
 import { ModeMark } from '../ui/marks.tsx'
 import { Button, Chip, Time } from '../ui/parts.tsx'
 import { Empty, ErrorState, Skeleton } from '../ui/states.tsx'
@@ -17,18 +19,6 @@ import { Composer } from './composer.tsx'
 import { type Entry, entriesOf } from './entries.ts'
 import { Steps, Words } from './message.tsx'
 import { PendingBar } from './pending-bar.tsx'
-
-/** The whole tree's ids: subagents' prompts surface here, in their root's conversation. */
-function useTree(session: SessionView): readonly string[] {
-  const sessions = useSessions()
-  const { root_id } = session
-  return useMemo(() => {
-    const ids = (sessions.data?.items ?? [])
-      .filter((one) => one.root_id === root_id)
-      .map((one) => one.id)
-    return [...new Set([root_id, ...ids])].sort()
-  }, [sessions.data, root_id])
-}
 
 function RunChip({
   state,
@@ -122,7 +112,7 @@ const waitingCard = (box: HTMLElement): HTMLElement | undefined =>
  * Stays at the end while one is at the end; else says that there is more. A card that waits and is taller than the pane is
  * shown from its top: who asks and why comes before the buttons. While it waits nothing moves under the finger.
  */
-function useFollowing(content: unknown) {
+function useFollowing(content: unknown, state: unknown) {
   const box = useRef<HTMLDivElement>(null)
   const follows = useRef(true)
   const moved = useRef(Number.NEGATIVE_INFINITY)
@@ -138,7 +128,7 @@ function useFollowing(content: unknown) {
     shown.current = card?.dataset.request
     const top = card ? card.offsetTop - element.offsetTop - CARD_MARGIN : Number.POSITIVE_INFINITY
     element.scrollTop = Math.min(top, element.scrollHeight - element.clientHeight)
-  }, [content])
+  }, [content, state])
   const onScroll = () => {
     const element = box.current
     if (!element) return
@@ -188,8 +178,9 @@ export function Chat({
   readonly actions: ReactNode
 }) {
   const to = paths(useTenant())
-  const ids = useTree(session)
   const sessions = useSessions()
+  // The whole tree: what subagents ask surfaces here, in their root's conversation.
+  const ids = subtreeIds(sessions.data?.items ?? [], session.root_id)
   const root =
     session.id === session.root_id
       ? session
@@ -204,12 +195,13 @@ export function Chat({
   )
   // A subagent that has just begun is no reason to show the whole as loading.
   const loading = entries.length === 0 && (run.isPending || asked.isPending)
-  const { box, away, hands, toEnd } = useFollowing(loading ? null : entries)
+  const { box, away, hands, toEnd } = useFollowing(loading ? null : entries, root?.status)
   useEffect(takeWantedCard, [entries])
 
   const here = pending.filter((one) => one.root_session_id === session.root_id)
   const elsewhere = pending.filter((one) => one.root_session_id !== session.root_id)
   const live = isLive(root ?? session)
+  const unknown = isStatus(run.error, 401)
   const first = !loading && entries.length === 0
   return (
     <main id="main" className="chat" tabIndex={-1} aria-busy={loading}>
@@ -228,7 +220,8 @@ export function Chat({
         <div className="chat-inner">
           <p className="chat-start">{words.chat.begins(plain(session.agent_name))}</p>
           {loading && <Skeleton label={words.state.loading} rows={4} />}
-          {run.error && !run.data && (
+          {unknown && <AppSignIn />}
+          {run.error && !run.data && !unknown && (
             <ErrorState
               error={run.error}
               what={words.chat.runFailed}

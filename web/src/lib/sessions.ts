@@ -43,3 +43,9 @@ export function groupOf({ session }: Tree, pending: readonly RequestView[], now:
   const ended = new Date(session.ended_at ?? session.created_at)
   return ended.toDateString() === new Date(now).toDateString() ? 'today' : 'older'
 }
+
+/** A session and all below it, ended ones too. */
+export function subtreeIds(sessions: readonly SessionView[], id: string): readonly string[] {
+  const below = sessions.filter((one) => one.parent_id === id)
+  return [id, ...below.flatMap((one) => subtreeIds(sessions, one.id))]
+}

@@ -17,11 +17,12 @@ function useTemplates(rules: readonly RuleView[]): ReadonlyMap<string, string> {
   const app = useAppMe()
   const sessions = useSessions()
   return new Map([
+    // In this order in the list; a later title of the same template is the better one.
+    ...(app.data?.agent?.templates ?? []).map((one) => [one.name, one.title] as const),
     ...rules.map((one) => [one.template, one.template] as const),
     ...(sessions.data?.items ?? []).map(
       (one) => [one.template, one.path.at(-1) ?? one.template] as const,
     ),
-    ...(app.data?.agent?.templates ?? []).map((one) => [one.name, one.title] as const),
   ])
 }
 

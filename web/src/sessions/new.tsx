@@ -1,7 +1,7 @@
 import { useMutation, useQueryClient } from '@tanstack/react-query'
 import { ArrowUp, Lightbulb } from 'lucide-react'
 import { type FormEvent, type ReactNode, useId, useRef, useState } from 'react'
-import { call, isCode, newKey } from '../api/http.ts'
+import { call, isCode, isStatus, newKey } from '../api/http.ts'
 import { keys, peopleApi, useAppMe, useMe, useTenant } from '../api/queries.ts'
 import { startRun } from '../api/run.ts'
 import type { AppMe, AppTemplate, Mode, SessionView } from '../api/types.ts'
@@ -12,6 +12,7 @@ import { navigate, paths } from '../router.tsx'
 import { Button } from '../ui/parts.tsx'
 import { Empty, ErrorState, Skeleton, WriteError } from '../ui/states.tsx'
 import { words } from '../words.ts'
+import { AppSignIn } from './app-sign-in.tsx'
 import { ModePicker } from './mode-picker.tsx'
 
 const TASK_MAX = 500
@@ -81,6 +82,7 @@ function StartForm({
   const [mode, setMode] = useState<Mode>('ask')
   // What the server has refused before is not offered again for that template.
   const [off, setOff] = useState<ReadonlySet<string>>(new Set())
+  const app = useAppMe()
   const start = useStart(agent.id)
   const hint = useId()
   const modes = agent.templates.find((one) => one.name === template)?.modes
@@ -96,6 +98,7 @@ function StartForm({
       {
         onSuccess: () => setTask(''),
         onError: (error) => {
+          if (isStatus(error, 401)) void app.refetch()
           if (isCode(error, 'mode_not_allowed')) setOff(new Set(off).add(`${template} ${mode}`))
         },
       },
@@ -177,7 +180,6 @@ function StartForm({
 
 /** The middle pane before a session: what should the agent do, on which terms. */
 export function NewSession({ actions }: { readonly actions: ReactNode }) {
-  const tenant = useTenant()
   const me = useMe()
   const app = useAppMe()
   const agent = app.data?.agent
@@ -197,21 +199,7 @@ export function NewSession({ actions }: { readonly actions: ReactNode }) {
           />
         )}
         {app.data === null && <Empty title={words.start.noApp}>{words.start.noAppWhy}</Empty>}
-        {app.data && !app.data.signed_in && (
-          <Empty
-            title={words.start.appSignIn}
-            action={
-              <a
-                className="button button-primary"
-                href={paths(tenant).signIn(location.pathname + location.search)}
-              >
-                {words.signIn.button}
-              </a>
-            }
-          >
-            {words.start.appSignInWhy}
-          </Empty>
-        )}
+        {app.data && !app.data.signed_in && <AppSignIn />}
         {app.data?.signed_in && !agent && (
           <Empty title={words.start.noAgent}>{words.start.noAgentWhy}</Empty>
         )}

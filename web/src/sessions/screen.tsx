@@ -93,6 +93,7 @@ function Phone({ id }: { readonly id: string | null }) {
   const [tab, setTab] = useState<Tab>(() => takeWantedTab() ?? 'chat')
   return (
     <div className="phone">
+      {tab !== 'chat' && <h1 className="visually-hidden">{words.nav.tabs[tab]}</h1>}
       <div className="phone-pane" hidden={tab !== 'sessions'}>
         <SessionList current={id} onPick={() => setTab('chat')} />
       </div>

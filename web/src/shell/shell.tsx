@@ -45,7 +45,7 @@ function LineBanner() {
 }
 
 /** Each prompt is told once, with the key that leads to it; and the tab says how many wait. */
-function useTold(pending: readonly RequestView[] | undefined): void {
+function useTold(pending: readonly RequestView[] | undefined, route: Route): void {
   const told = useRef<Set<string> | null>(null)
   useEffect(() => {
     if (!pending) return
@@ -60,9 +60,25 @@ function useTold(pending: readonly RequestView[] | undefined): void {
     else announce(words.told.one(plain(one.agent.name), pendingItems(one).length), 'assertive')
   }, [pending])
   const n = pending?.length ?? 0
+  const { at } = route
   useEffect(() => {
-    document.title = n === 0 ? words.product : `(${n}) ${words.product}`
-  }, [n])
+    document.title = `${n === 0 ? '' : `(${n}) `}${words.nav.titles[at]}${words.product}`
+  }, [n, at])
+}
+
+const SETTLE_MILLIS = 60
+
+/** A link that is gone with its screen leaves the focus nowhere: then it goes to the new screen. */
+function useFocusKept(route: Route): void {
+  const where = 'id' in route ? `${route.at} ${route.id}` : route.at
+  // biome-ignore lint/correctness/useExhaustiveDependencies: whenever one has gone somewhere else.
+  useEffect(() => {
+    const timer = setTimeout(() => {
+      if (document.activeElement === document.body)
+        document.getElementById('main')?.focus({ preventScroll: true })
+    }, SETTLE_MILLIS)
+    return () => clearTimeout(timer)
+  }, [where])
 }
 
 function useOldestKey(pending: readonly RequestView[] | undefined): void {
@@ -95,7 +111,8 @@ export function Shell({
   const client = useQueryClient()
   const { data: pending } = usePending()
   useEffect(() => followEvents(client, tenant), [client, tenant])
-  useTold(pending)
+  useTold(pending, route)
+  useFocusKept(route)
   useOldestKey(pending)
   useEffect(takeWantedCard)
   useEffect(() => {
