@@ -79,11 +79,19 @@ create table template_version (
   author text not null,
   reviewer text constraint reviewer_is_not_the_author check (reviewer <> author),
   published_at timestamptz(3),
+  constraint published_was_reviewed check (
+    status in ('draft', 'in_review') or (reviewer is not null and published_at is not null)),
   primary key (template_id, version)
 );
 --> statement-breakpoint
 create function published_version_is_immutable() returns trigger language plpgsql as $$
 begin
+  if tg_op = 'DELETE' then
+    if old.status in ('published', 'retired') then
+      raise exception 'published_version_is_immutable' using errcode = 'check_violation';
+    end if;
+    return old;
+  end if;
   if old.status in ('published', 'retired') and
      (to_jsonb(old) - 'status') is distinct from (to_jsonb(new) - 'status') then
     raise exception 'published_version_is_immutable' using errcode = 'check_violation';
@@ -94,7 +102,7 @@ begin
   return new;
 end $$;
 --> statement-breakpoint
-create trigger published_version_is_immutable before update on template_version
+create trigger published_version_is_immutable before update or delete on template_version
   for each row execute function published_version_is_immutable();
 --> statement-breakpoint
 
@@ -356,6 +364,7 @@ create table session (
   constraint session_runs_a_template_version foreign key (template_id, template_version) references template_version (template_id, version),
   unique (id, status),
   unique (id, user_id),
+  unique (id, parent_id),
   unique (tenant_id, id),
   unique (id, root_id, tenant_id, user_id)
 );
@@ -417,7 +426,8 @@ declare parent session;
 declare looseness constant text[] := array['ask', 'auto', 'bypass'];
 begin
   if new.parent_id is not null then
-    select * into parent from session where id = new.parent_id;
+    -- Locked, so that an end that commits meanwhile is seen and one that comes later waits and sees the child.
+    select * into parent from session where id = new.parent_id for key share;
     if parent.status <> 'active' or new.depth <> parent.depth + 1 or new.agent_id <> parent.agent_id
        or new.expires_at > parent.expires_at
        or array_position(looseness, new.mode) > array_position(looseness, parent.mode) then
@@ -470,7 +480,7 @@ begin
   return new;
 end $$;
 --> statement-breakpoint
-create trigger sensitive_is_never_remembered before insert on consent_rule
+create trigger sensitive_is_never_remembered before insert or update of effect, permission_id on consent_rule
   for each row execute function sensitive_is_never_remembered();
 --> statement-breakpoint
 create table access_request (
@@ -488,7 +498,8 @@ create table access_request (
   settled_at timestamptz(3),
   constraint request_is_of_its_sessions_user foreign key (session_id, root_id, tenant_id, user_id)
     references session (id, root_id, tenant_id, user_id),
-  unique (id, user_id)
+  unique (id, user_id),
+  unique (id, session_id)
 );
 --> statement-breakpoint
 create index access_request_pending_by_user on access_request (user_id) where status = 'pending';
@@ -501,7 +512,7 @@ create index access_request_pending_by_expiry on access_request (expires_at) whe
 --> statement-breakpoint
 create table request_item (
   id text primary key,
-  request_id text not null references access_request (id),
+  request_id text not null,
   session_id text not null,
   position integer not null,
   permission_id text not null,
@@ -517,6 +528,7 @@ create table request_item (
   answered_by text,
   decided_at timestamptz(3),
   unique (request_id, position),
+  constraint item_is_of_its_requests_session foreign key (request_id, session_id) references access_request (id, session_id),
   constraint only_the_sessions_own_user_answers foreign key (request_id, answered_by) references access_request (id, user_id),
   constraint a_users_end_names_the_user check (decision_reason not in ('allowed_by_user', 'denied_by_user') or answered_by is not null)
 );
@@ -556,7 +568,7 @@ create table access_grant (
   source text not null check (source in ('user', 'rule', 'mode', 'inherited')),
   sensitive boolean not null,
   rule_id text,
-  request_id text references access_request (id),
+  request_id text,
   inherited_from text,
   parent_session_id text,
   created_at timestamptz(3) not null,
@@ -572,6 +584,9 @@ create table access_grant (
   constraint user_grants_name_their_request check (source <> 'user' or request_id is not null),
   constraint inherited_names_its_origin check ((source = 'inherited') = (inherited_from is not null)
     and (source = 'inherited') = (parent_session_id is not null)),
+  constraint grant_is_of_its_sessions_request foreign key (request_id, session_id) references access_request (id, session_id),
+  -- I9, I17: only from the parent itself, so never across users or tenants.
+  constraint inherited_is_from_the_sessions_parent foreign key (session_id, parent_session_id) references session (id, parent_id),
   constraint an_item_is_held_once unique nulls not distinct (session_id, permission_id, resource, narrow),
   unique (id, session_id, permission_id)
 );
@@ -579,6 +594,32 @@ create table access_grant (
 -- I9: an inherited grant is of the parent's same permission, and the parent's cannot go before it.
 alter table access_grant add constraint inherited_follows_the_parents
   foreign key (inherited_from, parent_session_id, permission_id) references access_grant (id, session_id, permission_id);
+--> statement-breakpoint
+create function grant_is_what_may_be_given() returns trigger language plpgsql as $$
+begin
+  if tg_op = 'UPDATE' then
+    if (to_jsonb(new) - 'uses' - 'last_used_at') is distinct from (to_jsonb(old) - 'uses' - 'last_used_at') then
+      raise exception 'grant_is_what_was_given' using errcode = 'check_violation', constraint = 'grant_is_what_was_given';
+    end if;
+    return new;
+  end if;
+  -- I8: whatever the row says of itself, the catalog's mark counts.
+  if new.source <> 'user' and (select sensitive from permission where id = new.permission_id) then
+    raise exception 'sensitive_is_granted_only_by_the_users_answer'
+      using errcode = 'check_violation', constraint = 'sensitive_is_granted_only_by_the_users_answer';
+  end if;
+  -- I9: the very item, and no more than to read where the parent only reads.
+  if new.source = 'inherited' and not exists (
+    select from access_grant p where p.id = new.inherited_from and p.resource is not distinct from new.resource
+      and p.narrow is not distinct from new.narrow and (new.read_only or not p.read_only)) then
+    raise exception 'inherited_is_the_parents_own'
+      using errcode = 'check_violation', constraint = 'inherited_is_the_parents_own';
+  end if;
+  return new;
+end $$;
+--> statement-breakpoint
+create trigger grant_is_what_may_be_given before insert or update on access_grant
+  for each row execute function grant_is_what_may_be_given();
 --> statement-breakpoint
 create index access_grant_by_origin on access_grant (inherited_from) where inherited_from is not null;
 --> statement-breakpoint
@@ -659,6 +700,9 @@ create table activity_checkpoint (
 --> statement-breakpoint
 create trigger checkpoint_is_append_only before update or delete on activity_checkpoint
   for each row execute function activity_is_append_only();
+--> statement-breakpoint
+create trigger checkpoint_is_not_truncated before truncate on activity_checkpoint
+  for each statement execute function activity_is_append_only();
 --> statement-breakpoint
 -- What others must hear of: written in the transaction of the change, read in an order that skips no late commit
 -- (by xid up to the snapshot's horizon, never by sequence alone).
