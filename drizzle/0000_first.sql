@@ -716,6 +716,16 @@ create table feed (
   at timestamptz(3) not null
 );
 --> statement-breakpoint
+-- Below it every transaction of this database is over, so what reads in the order of xid up to it skips no late commit.
+-- A snapshot's own xmin would do, but it is the whole server's: a transaction left open in another database would hold
+-- revocation back for as long. A transaction that is not known to be another database's counts as ours.
+create function settled_before() returns xid8 language sql stable as $$
+  select coalesce(min(x), pg_snapshot_xmax(pg_current_snapshot()))
+  from pg_snapshot_xip(pg_current_snapshot()) as x
+  where not exists (
+    select from pg_stat_activity a where a.backend_xid = x::xid and a.datname <> current_database())
+$$;
+--> statement-breakpoint
 create index feed_in_commit_order on feed (xid, id);
 --> statement-breakpoint
 create index feed_of_a_user on feed (tenant_id, user_id, xid, id);

@@ -54,7 +54,7 @@ export const readFeed = (
 ): Promise<readonly FeedRow[]> => tx.sql<FeedRow>`
   select id::text, xid::text, tenant_id as "tenantId", user_id as "userId", topic
   from feed
-  where xid < pg_snapshot_xmin(pg_current_snapshot())
+  where xid < (select settled_before())
     and (xid, id) > (${of.after.xid}::text::xid8, ${of.after.id}::text::bigint)
   order by feed.xid, feed.id limit ${of.limit}`
 

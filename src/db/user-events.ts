@@ -21,7 +21,7 @@ export type EventRow = EventPlace & {
 /** Where the record stands now: whatever commits later is after it. */
 export async function eventHorizon(tx: Tx): Promise<EventPlace> {
   const [row] = await tx.sql<{ xid: string }>`
-    select pg_snapshot_xmin(pg_current_snapshot())::text as xid`
+    select settled_before()::text as xid`
   return { xid: row?.xid ?? '0', n: '0' }
 }
 
@@ -42,6 +42,6 @@ export const eventsAfter = (
   from activity a
   where a.tenant_id = ${of.tenantId} and a.user_id = ${of.userId}
     and a.type = any(${of.types}::text[])
-    and a.xid < pg_snapshot_xmin(pg_current_snapshot())
+    and a.xid < (select settled_before())
     and (a.xid, a.n) > (${of.after.xid}::text::xid8, ${of.after.n}::text::bigint)
   order by a.xid, a.n limit ${of.limit}`
