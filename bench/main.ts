@@ -29,6 +29,14 @@ const ROWS: Readonly<Record<string, (options: Options) => Promise<readonly Row[]
 /** Above this, others use the machine and even ratios wander. */
 const LOAD_MAX = 0.7
 
+/** Short enough for a cell; the whole of it goes to the terminal. */
+function saidBy(error: unknown): string {
+  console.error(error)
+  return (
+    (error instanceof Error ? error.message : String(error)).split('\n', 1)[0]?.slice(0, 100) ?? ''
+  )
+}
+
 async function main(): Promise<void> {
   const { values, positionals } = parseArgs({
     allowPositionals: true,
@@ -69,12 +77,12 @@ async function main(): Promise<void> {
     process.stdout.write(`${name} `)
     // A row that cannot be measured says why in its place; the others still are.
     const measured = await ROWS[name]?.(options(name)).catch((error: unknown): readonly Row[] => [
-      { row: name, what: '', why: `not run: ${error instanceof Error ? error.message : error}` },
+      { row: name, what: '', why: `not run: ${saidBy(error)}` },
     ])
     rows.push(...(measured ?? []))
     process.stdout.write('\n')
   }
-  if (wanted.some((name) => ['T1', 'T2', 'T3'].includes(name))) await costOf('start')
+  if (wanted.some((name) => name !== 'B1')) await costOf('start')
   const about = { ...facts, database, placed: pinnedNote(databasePinned) }
   const table = writeReport(root, { machine: about, rows, costs: costs() })
   console.log(`\n${table}\nWritten to bench/out: results.json, table.md, plot.svg`)

@@ -1,6 +1,12 @@
 -- The first schema. Constraints are named after the rule they enforce; I-numbers are SPEC section 10's invariants.
 -- The deployment's: catalog, templates.
 
+-- One short value per JSON value, for keys: a filter may be longer than an index row. jsonb is canonical, and its text
+-- depends on no setting.
+create function digest_of(value jsonb) returns text language sql immutable strict parallel safe as $$
+  select encode(sha256(convert_to(value::text, 'UTF8')), 'hex')
+$$;
+--> statement-breakpoint
 create table tenant (
   id text primary key,
   slug text not null constraint tenant_slug_is_unique unique
@@ -467,9 +473,10 @@ create table consent_rule (
   expires_at timestamptz(3),
   created_at timestamptz(3) not null,
   constraint rule_is_of_a_user foreign key (tenant_id, user_id) references app_user (tenant_id, id) on delete cascade,
-  constraint only_allow_rules_are_suspended check (status = 'active' or effect = 'allow'),
-  constraint rule_is_saved_once unique nulls not distinct (user_id, template_id, effect, permission_id, resource, narrow)
+  constraint only_allow_rules_are_suspended check (status = 'active' or effect = 'allow')
 );
+--> statement-breakpoint
+create unique index rule_is_saved_once on consent_rule (user_id, template_id, effect, permission_id, resource, digest_of(narrow)) nulls not distinct;
 --> statement-breakpoint
 create function sensitive_is_never_remembered() returns trigger language plpgsql as $$
 begin
@@ -535,7 +542,7 @@ create table request_item (
 --> statement-breakpoint
 create index request_item_by_session on request_item (session_id);
 --> statement-breakpoint
-create unique index nobody_is_asked_twice on request_item (session_id, permission_id, resource, narrow) nulls not distinct
+create unique index nobody_is_asked_twice on request_item (session_id, permission_id, resource, digest_of(narrow)) nulls not distinct
   where outcome = 'pending';
 --> statement-breakpoint
 create function prompt_is_answered_once() returns trigger language plpgsql as $$
@@ -587,7 +594,6 @@ create table access_grant (
   constraint grant_is_of_its_sessions_request foreign key (request_id, session_id) references access_request (id, session_id),
   -- I9, I17: only from the parent itself, so never across users or tenants.
   constraint inherited_is_from_the_sessions_parent foreign key (session_id, parent_session_id) references session (id, parent_id),
-  constraint an_item_is_held_once unique nulls not distinct (session_id, permission_id, resource, narrow),
   unique (id, session_id, permission_id)
 );
 --> statement-breakpoint
@@ -620,6 +626,8 @@ end $$;
 --> statement-breakpoint
 create trigger grant_is_what_may_be_given before insert or update on access_grant
   for each row execute function grant_is_what_may_be_given();
+--> statement-breakpoint
+create unique index an_item_is_held_once on access_grant (session_id, permission_id, resource, digest_of(narrow)) nulls not distinct;
 --> statement-breakpoint
 create index access_grant_by_origin on access_grant (inherited_from) where inherited_from is not null;
 --> statement-breakpoint

@@ -10,7 +10,9 @@ export type Config = {
   /** Absolute; null: nothing is kept. */
   readonly dataDir: string | null
   readonly demo: boolean
-  /** Whether only loopback addresses are listened on: always in the demo. */
+  /** RFC 7638 thumbprints of all instances' checkpoint keys; null: not set. */
+  readonly checkpointKeys: readonly string[] | null
+  /** Whether only loopback addresses are listened on: whenever clients can call no other, so always in the demo. */
   readonly loopbackOnly: boolean
 }
 
@@ -71,6 +73,17 @@ function demoOf(text: string | undefined, loopback: boolean): boolean {
   return text === 'on'
 }
 
+function checkpointKeysOf(text: string | undefined): readonly string[] | null {
+  if (text === undefined || text === '') return null
+  const keys = text.split(',').map((key) => key.trim())
+  if (keys.some((key) => !/^[A-Za-z0-9_-]{43}$/.test(key)))
+    throw new BadSetting(
+      'LEND_CHECKPOINT_KEYS',
+      'must be RFC 7638 thumbprints (43 characters each), separated by commas',
+    )
+  return keys
+}
+
 /** Environment to configuration. Throws `BadSetting` at the first setting that is wrong. */
 export function configFrom(env: NodeJS.ProcessEnv, cwd: string): Config {
   const port = portOf(env.PORT)
@@ -84,6 +97,7 @@ export function configFrom(env: NodeJS.ProcessEnv, cwd: string): Config {
     databaseUrl: databaseUrlOf(env.DATABASE_URL),
     dataDir: data === 'memory' ? null : isAbsolute(data) ? data : resolve(cwd, data),
     demo,
-    loopbackOnly: demo,
+    checkpointKeys: checkpointKeysOf(env.LEND_CHECKPOINT_KEYS),
+    loopbackOnly: loopback,
   }
 }

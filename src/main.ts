@@ -1,19 +1,21 @@
 import { createServer, type Server } from 'node:http'
 import { join } from 'node:path'
 import { getRequestListener } from '@hono/node-server'
-import pino from 'pino'
+import type { JWK } from 'jose'
 import { checkpointKey } from './checkpoint-key.ts'
 import { removeRunFile, writeRunFile } from './cli/run-file.ts'
 import { BadSetting, type Config, configFrom } from './config.ts'
 import { openEmbedded, openServer } from './db/open.ts'
-import type { Db } from './db/tx.ts'
+import { type Db, withRead } from './db/tx.ts'
 import { doorRoutes } from './demo/door.ts'
 import { startDemo } from './demo/start.ts'
 import { afterDemoSignIn, demoWebConfig } from './demo/world.ts'
+import { thumbprintOf } from './flows/checkpoint.ts'
 import { createApp } from './http/app.ts'
 import { createUserTokenVerifier } from './identity/login.ts'
 import { systemClock, systemIds } from './ids.ts'
 import { startJobs } from './jobs.ts'
+import { createLog } from './log.ts'
 import { createNotify } from './notify.ts'
 import type { Ctx } from './ports.ts'
 import { createKeyStore } from './tokens/keys.ts'
@@ -22,18 +24,7 @@ import { createKeyStore } from './tokens/keys.ts'
 
 const DRAIN_MILLIS_MAX = 10_000
 
-const log = pino({
-  level: process.env.LEND_LOG ?? 'info',
-  base: null,
-  redact: [
-    '*.token',
-    '*.access_token',
-    '*.refresh_token',
-    '*.client_secret',
-    '*.authorization',
-    '*.cookie',
-  ],
-})
+const log = createLog(process.env.LEND_LOG ?? 'info')
 
 /** Tells how long each stage of the start took: in words to a person at a terminal, as JSON to a log. */
 function stages() {
@@ -55,6 +46,25 @@ const WELCOME = `
          npm run journey                       the whole story, told in the terminal
   Stop:  Ctrl+C. What is kept is in .lend/; remove that folder to start over.
 `
+
+/**
+ * Whose checkpoints of the record are believed. The embedded database has one process, so one key; on a server each
+ * instance has its own, and the setting names them all. Unnamed, any key that stands beside a checkpoint is shown as it is.
+ */
+async function trustedKeys(config: Config, own: JWK): Promise<readonly string[] | undefined> {
+  if (config.checkpointKeys !== null) return [...config.checkpointKeys, await thumbprintOf(own)]
+  return config.databaseUrl === null ? [await thumbprintOf(own)] : undefined
+}
+
+/** A demo's people, agents and providers are known to everybody; its data must never be served as an organisation's. */
+const wasDemo = async (db: Db): Promise<boolean> => {
+  const rows = await withRead(
+    db,
+    'was_demo',
+    (tx) => tx.sql<{ name: string }>`select name from installation where name = 'demo'`,
+  )
+  return rows.length > 0
+}
 
 const openDatabase = (config: Config): Promise<Db> =>
   config.databaseUrl === null ? openEmbedded(config.dataDir) : openServer(config.databaseUrl)
@@ -109,14 +119,21 @@ async function main(): Promise<void> {
   const keys = createKeyStore({ db, clock: systemClock })
   const verifier = createUserTokenVerifier({ publicUrl: config.publicUrl, clock: systemClock })
   let ready = false
+  const signingKey = await checkpointKey(config.dataDir)
   const app = createApp({
     ctx,
     keys,
     verifier,
     ready: () => ready,
     onBug,
+    trustedKeys: await trustedKeys(config, signingKey),
     ...(config.demo ? { web: demoWebConfig(), afterSignIn: afterDemoSignIn } : {}),
   })
+  if (!config.demo && (await wasDemo(db)))
+    throw new BadSetting(
+      'LEND_DEMO',
+      'cannot be off on data that was the demo, where anybody may sign in: choose another LEND_DATA or DATABASE_URL',
+    )
   // The CLI comes in by a door that only the owner of the run file can open.
   const doorSecret = ctx.ids.secret()
   const demo = config.demo
@@ -131,7 +148,7 @@ async function main(): Promise<void> {
     : null
   if (!demo) app.route('/', doorRoutes({ ctx, secret: doorSecret }))
   if (demo) stage('demo world ready')
-  const jobs = await startJobs(ctx, await checkpointKey(config.dataDir), onBug)
+  const jobs = await startJobs(ctx, signingKey, onBug)
 
   const listener = getRequestListener(app.fetch, { overrideGlobalObjects: false })
   const make = () =>

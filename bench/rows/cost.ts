@@ -1,7 +1,16 @@
 import { drive, type Sent } from '../support/drive.ts'
 import { median } from '../support/rounds.ts'
 import { type Counts, startWire, type Wire } from '../support/wire.ts'
-import { addAllowRules, reissue, requestAccess, type World, withWorld } from '../support/world.ts'
+import {
+  addAllowRules,
+  answer,
+  introspection,
+  pendingOf,
+  reissue,
+  requestAccess,
+  type World,
+  withWorld,
+} from '../support/world.ts'
 import { holdFive, THREE } from './held.ts'
 
 /**
@@ -12,6 +21,9 @@ const CALLS = {
   start: 'session start',
   reissue: 're-issue, 5 grants',
   request: 'request, 3 granted',
+  ask: 'request, 1 pending',
+  answer: 'the answer to it',
+  introspect: 'introspection',
 }
 export type Call = keyof typeof CALLS
 export type Cost = Counts & { readonly call: string }
@@ -64,6 +76,24 @@ async function countAll(): Promise<void> {
       await add(
         'reissue',
         holding.map((session) => reissue(world, session)),
+      )
+      await world.scratch.sql`delete from consent_rule`
+      const asking = await world.startSessions(total)
+      await add(
+        'ask',
+        asking.map((session) => requestAccess(session, THREE.slice(0, 1))),
+      )
+      const asked = await pendingOf(world, asking)
+      await add(
+        'answer',
+        asking.flatMap((session) => {
+          const request = asked.get(session.id)
+          return request === undefined ? [] : [answer(session.user, request)]
+        }),
+      )
+      await add(
+        'introspect',
+        asking.map((session) => introspection(world, session)),
       )
     },
   )

@@ -63,7 +63,7 @@ async function asked(pool: Pool, session: Session): Promise<number> {
 /** T4: how long after the answer the waiting call returns. One at a time: a latency, not a rate. */
 export async function t4(options: Options): Promise<readonly Row[]> {
   const each = options.quick ? 5 : 30
-  return withWorld({ name: 't4', sessions: 2 * each, ...options.profiled }, async (world) => {
+  return withWorld({ name: 't4', sessions: each, ...options.profiled }, async (world) => {
     await world.scratch.sql`
       create table bench_commit (n bigint generated always as identity primary key, at timestamptz)`
     const raw = await startPeer('raw', { DATABASE_URL: world.scratch.url })
@@ -74,21 +74,24 @@ export async function t4(options: Options): Promise<readonly Row[]> {
       for (let i = 0; i < each; i++) all.push(await one(i))
       return median(all)
     }
+    const fresh = async () => {
+      await world.endSessions()
+      return world.startSessions(each)
+    }
     try {
       const rounds = await alternate(
         [
           [
             'answer',
             async () => {
-              await world.endSessions()
-              const sessions = await world.startSessions(each)
+              const sessions = await fresh()
               return times((i) => answered(world, lend, sessions[i] as Session))
             },
           ],
           [
             'request',
             async () => {
-              const sessions = await world.startSessions(each)
+              const sessions = await fresh()
               return times((i) => asked(lend, sessions[i] as Session))
             },
           ],

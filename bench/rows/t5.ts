@@ -1,11 +1,12 @@
 import type { Options } from '../options.ts'
 import { createScratch, settle } from '../support/database.ts'
-import { basic, drive, form, type Sent } from '../support/drive.ts'
+import { drive, type Sent } from '../support/drive.ts'
 import { type Peer, startPeer } from '../support/machine.ts'
 import { alternate, compare, type Row } from '../support/rounds.ts'
 import {
   answer,
   CONCURRENCY,
+  introspection,
   pendingOf,
   requestAccess,
   type World,
@@ -35,11 +36,8 @@ async function lendSteps(world: World, count: number): Promise<Record<string, nu
     }),
     (body) => body.includes('allowed_by_user'),
   )
-  const { id, secret } = world.secrets.point
   const introspected = await run(
-    sessions.map((session) =>
-      form('/t/acme/oauth/introspect', { token: session.token }, basic(id, secret)),
-    ),
+    sessions.map((session) => introspection(world, session)),
     (body) => body.includes('"active":true') && body.includes(ITEM.permission),
   )
   return {

@@ -228,6 +228,13 @@ export const reissue = (world: World, session: Session): Sent =>
     basic(world.secrets.agent.id, world.secrets.agent.secret),
   )
 
+export const introspection = (world: World, session: Session): Sent =>
+  form(
+    '/t/acme/oauth/introspect',
+    { token: session.token },
+    basic(world.secrets.point.id, world.secrets.point.secret),
+  )
+
 /** Answers every pending item of a request with `allow_once`, as its user would after reading it. */
 export const answer = (
   user: User,

@@ -25,7 +25,7 @@ export async function saveRule(tx: Tx, rule: NewRule): Promise<RuleId> {
     values (${rule.id}, ${rule.tenantId}, ${rule.userId}, ${rule.templateId}, ${rule.item.permission},
       ${rule.item.resource ?? null}, ${narrow}::text::jsonb, ${rule.effect}, ${rule.createdFrom ?? null},
       to_timestamp(${rule.expiresAt ?? null}::float8), to_timestamp(${rule.now}::float8))
-    on conflict on constraint rule_is_saved_once
+    on conflict (user_id, template_id, effect, permission_id, resource, digest_of(narrow))
       do update set status = 'active', expires_at = excluded.expires_at
     returning id`
   return saved?.id ?? rule.id

@@ -83,7 +83,8 @@ export type Node = {
   readonly enabled: boolean
   readonly ceilings: readonly (readonly Item[])[]
   readonly sensitiveMarks: readonly Item[]
-  readonly children: readonly Child[]
+  /** Child templates as the session's version lists them, and as the adopted one does: both must. */
+  readonly children: readonly (readonly Child[])[]
   readonly context: string
   readonly grants: readonly GrantRow[]
   readonly pending: readonly PendingRow[]
@@ -134,6 +135,7 @@ type SessionSql = Omit<
   | 'enabled'
   | 'ceilings'
   | 'sensitiveMarks'
+  | 'children'
   | 'grants'
   | 'pending'
   | 'head'
@@ -153,6 +155,8 @@ type SessionSql = Omit<
   adoptedModes: Mode[] | null
   adoptedLimits: Limits | null
   adoptedSensitive: Item[] | null
+  children: Child[]
+  adoptedChildren: Child[] | null
 }
 
 const lockRoot = (tx: Tx, { tenantId, sessionId }: TreeOf) => tx.sql<{ id: SessionId }>`
@@ -174,7 +178,7 @@ const selectSessions = (tx: Tx, tenantId: TenantId, sessionId: SessionId) => tx.
     v.ceiling, v.modes, v.limits as "ownLimits", v.sensitive, v.children, v.context,
     e.status as enablement, e.kept, e.modes as "keptModes", e.limits as "keptLimits",
     w.ceiling as "adoptedCeiling", w.modes as "adoptedModes", w.limits as "adoptedLimits",
-    w.sensitive as "adoptedSensitive"
+    w.sensitive as "adoptedSensitive", w.children as "adoptedChildren"
   from session s
   join agent a on a.id = s.agent_id
   join app_user u on u.id = s.user_id
@@ -282,6 +286,7 @@ function nodeOf(row: SessionSql, now: number, grants: GrantSql[], items: ItemSql
     enabled,
     // Not turned on: an empty list covers nothing, so nothing is in the ceiling.
     ceilings: [ceiling, row.adoptedCeiling ?? [], enabled ? (row.kept ?? []) : []],
+    children: [row.children, row.adoptedChildren ?? []],
     sensitiveMarks: [...sensitive, ...(row.adoptedSensitive ?? [])],
     grants: grants.filter((g) => g.sessionId === row.id).map((g) => ({ ...g, item: itemOf(g) })),
     pending: items

@@ -107,7 +107,9 @@ async function recordTree(ctx: Ctx, caller: EnforcementCaller, of: TreeCalls): P
   const tenantId = caller.tenant.id
   await withTx(ctx.db, 'report_calls', async (tx) => {
     if (of.key !== undefined) {
-      const part = { key: `${of.key} ${of.rootId}`, bodyHash: digestOf(of.calls) }
+      // What was sent is part of the key: other calls under a key that was used before are not lost.
+      const bodyHash = digestOf(of.calls)
+      const part = { key: `${of.key} ${of.rootId} ${bodyHash}`, bodyHash }
       if (!(await firstTime(tx, { tenantId, caller: caller.id, ...part, now: of.now }))) return
     }
     const ids = [...new Set(of.calls.map((call) => call.sessionId as SessionId))]

@@ -251,6 +251,8 @@ export async function requestAccess(
       sizeFault(before.node, asked.items.length)
     if (refused) return refuseCall(tx, journal, before.node, asked, refused)
 
+    // Charged before the items are looked at: a call that is not understood costs as much as one that is.
+    await tx.sql`update session set request_times = ${rate.times}::float8[] where id = ${before.node.rootId}`
     const masked = asked.items.some((i) => i.narrow)
       ? await maskedFields(tx, before.node.userId)
       : new Map()
@@ -263,8 +265,6 @@ export async function requestAccess(
     const prompts = decided.some((d) => d.verdict.outcome === 'asked' && d.already === undefined)
     const crowded = prompts ? openFault(tree) : null
     if (crowded) return refuseCall(tx, journal, node, asked, crowded)
-
-    await tx.sql`update session set request_times = ${rate.times}::float8[] where id = ${node.rootId}`
     const written = await write(ctx, tx, journal, { node, asked, decided, tree, now })
     await journal.write(tx)
 

@@ -1,4 +1,5 @@
 import { Journal } from '../db/activity.ts'
+import { sweepBrowserSessions } from '../db/browser-sessions.ts'
 import { endSubtree, withdrawPrompts } from '../db/endings.ts'
 import {
   type DueTree,
@@ -100,6 +101,7 @@ export async function sweep(ctx: Ctx): Promise<Swept> {
     await deleteOldKeys(tx, old),
     await deleteOldAssertions(tx, { ...old, before: now }),
     await deletePassedFeed(tx, old),
+    await sweepBrowserSessions(tx, now),
   ])
   if (failures.length > 0)
     throw new AggregateError(failures, `the sweep failed in ${failures.length} session trees`)

@@ -26,6 +26,8 @@ import { isOutage } from './problem.ts'
 export type AppDeps = OAuthDeps & {
   /** What the web page is told before anybody has signed in; by default, that this is no demo. */
   readonly web?: WebConfig
+  /** See `PeopleDeps`. */
+  readonly trustedKeys?: readonly string[] | undefined
   /** See `SignInDeps`. */
   readonly afterSignIn?: (tenant: TenantRef, returnTo: string) => string
   /** Whether this instance may take traffic. */
@@ -121,6 +123,7 @@ export function createApp(deps: AppDeps): Hono<Env> {
     verifyUser: userCallerFrom(deps.ctx, deps.verifier),
     browserUser: browserUserFrom(deps.ctx),
     findTenant: find,
+    ...(deps.trustedKeys ? { trustedKeys: deps.trustedKeys } : {}),
     ...(deps.ctx.stopping ? { stopping: deps.ctx.stopping } : {}),
     onBug: deps.onBug,
   })

@@ -236,9 +236,11 @@ async function claimsOfAny(
   deps: OAuthDeps,
   tenant: TenantRef,
   token: string,
+  /** Only resource servers that share a service with the caller: a token for another is none of its business. */
+  services?: readonly string[],
 ): Promise<SessionClaims | null> {
   const { ctx, keys } = deps
-  const audiences = await resourcesOf(ctx, tenant)
+  const audiences = await resourcesOf(ctx, tenant, services)
   const verified = await verifySessionToken(keys, {
     token,
     tenant,
@@ -249,13 +251,18 @@ async function claimsOfAny(
   return verified.ok ? verified.value.claims : null
 }
 
-async function resourcesOf(ctx: Ctx, tenant: TenantRef): Promise<readonly string[]> {
+async function resourcesOf(
+  ctx: Ctx,
+  tenant: TenantRef,
+  services?: readonly string[],
+): Promise<readonly string[]> {
   const rows = await withRead(
     ctx.db,
     'load_resources',
     (tx) =>
       tx.sql<{ resource: string }>`
-      select resource from resource_server where tenant_id = ${tenant.id}`,
+      select resource from resource_server where tenant_id = ${tenant.id}
+          and (${services === undefined}::boolean or services && ${services ?? []}::text[])`,
   )
   return rows.map((r) => r.resource)
 }
@@ -280,7 +287,7 @@ export async function introspectEndpoint(
     )
   const token = param(form, 'token')
   if (token === undefined) return oauthFault(malformed('token', 'is required').fault)
-  const claims = await claimsOfAny(deps, tenant, token)
+  const claims = await claimsOfAny(deps, tenant, token, client.services)
   if (claims === null) return oauthJson({ active: false })
   const caller: EnforcementCaller = {
     as: 'enforcement',

@@ -97,11 +97,14 @@ const UNREACHABLE = new Set([
   '57P03',
   '40001',
   '40P01',
+  // The database takes no connections, or is not there.
+  '55000',
+  '3D000',
 ])
 
 /** Whether the database, rather than the program, is why nothing happened (I19: an outage is never an acceptance). */
 export const isOutage = (error: unknown): boolean =>
-  codesOf(error).some((code) => UNREACHABLE.has(code) || /^08\d{3}$/.test(code)) ||
+  codesOf(error).some((code) => UNREACHABLE.has(code) || /^(08|53|57|58)\w{3}$/.test(code)) ||
   (error instanceof Error && /^PGlite is (closed|closing)/.test(error.message))
 
 /** What was thrown, as the caller may see it. Tells the operator of bugs and outages through `onBug`. */

@@ -2,6 +2,7 @@ import type { Browser, Page } from 'playwright-core'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { access, rules, session } from '../../src/demo/journey/people.ts'
 import { openBrowser } from './support/chromium.ts'
+import { showFailures, stepByStep } from './support/failures.ts'
 import { Lend, takeDashboard } from './support/lend.ts'
 import {
   ALLOW_ONCE,
@@ -35,6 +36,8 @@ let window: Window
 let page: Page
 let first: string
 
+showFailures(() => ({ browser, lend }))
+
 beforeAll(async () => {
   ;[lend, browser] = await Promise.all([Lend.start(), openBrowser()])
   window = await signedIn(browser, lend)
@@ -46,6 +49,8 @@ afterAll(async () => {
 })
 
 describe('journey 2 by clicking (B24)', () => {
+  stepByStep()
+
   it('I1 a session from the message box starts with nothing, and says so', async () => {
     first = await startSession(lend, page)
     await seen(chatOf(page).getByText('starts with no access. It asks for what it needs.'))
@@ -204,6 +209,8 @@ describe('journey 2 by clicking (B24)', () => {
 })
 
 describe('journey 3 by clicking (B25)', () => {
+  stepByStep()
+
   let second: string
 
   it('B08, I10 the next session gets two by rule, without a card', async () => {

@@ -31,7 +31,7 @@ describe('the system equals the idea', () => {
   beforeAll(async () => {
     stage = await createStage()
   })
-  afterAll(() => stage.world.close())
+  afterAll(() => stage?.world.close())
 
   const fails = (commands: readonly Command[]): Promise<string | null> =>
     run(stage, commands).then(

@@ -92,7 +92,7 @@ describe('sequences that once found a bug', () => {
   beforeAll(async () => {
     stage = await createStage()
   })
-  afterAll(() => stage.world.close())
+  afterAll(() => stage?.world.close())
 
   for (const [name, commands] of Object.entries(FOUND)) it(name, () => run(stage, commands))
 

@@ -8,6 +8,12 @@ const parsed = (text: string): URL | null => {
   }
 }
 
+const LOOPBACK = ['localhost', '127.0.0.1', '[::1]']
+
+/** The three names of this machine are one. */
+const sameHost = (a: string, b: string): boolean =>
+  a === b || (LOOPBACK.includes(a) && LOOPBACK.includes(b))
+
 /**
  * Whether a URL is one of Lend's own: its issuers, token endpoints, MCP URLs and gateways all live under `/t/`. The host
  * alone counts, not the scheme: behind a proxy the same server answers to both.
@@ -16,7 +22,7 @@ function isOurs(url: URL, publicUrl: string): boolean {
   const own = new URL(publicUrl)
   const base = own.pathname.replace(/\/$/, '')
   return (
-    url.hostname.replace(/\.$/, '') === own.hostname &&
+    sameHost(url.hostname.replace(/\.$/, ''), own.hostname) &&
     url.port === own.port &&
     `${url.pathname}/`.startsWith(`${base}/t/`)
   )

@@ -135,7 +135,8 @@ const mountVerify =
         const { session } = query
         if (session !== undefined && !(await sessionExists(c, session)))
           return problemFor(c, { code: 'session_not_found' })
-        const of = { tenantId: c.var.tenant.id, session, trusted }
+        const keys = c.var.deps.trustedKeys ?? trusted
+        const of = { tenantId: c.var.tenant.id, session, trusted: keys }
         return Response.json(await verifyActivity(c.var.ctx, of))
       },
     )

@@ -18,6 +18,8 @@ export type PeopleDeps = {
   readonly heartbeatMillis?: number
   /** Aborted when the server drains, so that event streams end and their clients go elsewhere. */
   readonly stopping?: AbortSignal
+  /** Thumbprints of the keys that checkpoints of the record may be signed with, kept outside the database. */
+  readonly trustedKeys?: readonly string[]
   readonly onBug: (error: unknown, requestId: string) => void
 }
 

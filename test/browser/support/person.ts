@@ -99,7 +99,7 @@ export async function startSession(
   of: { readonly task?: string; readonly mode?: Mode; readonly tenant?: string } = {},
 ): Promise<string> {
   await page.goto(lend.at('/sessions', of.tenant))
-  await page.getByLabel('Task', { exact: true }).fill(of.task ?? TASK)
+  await page.getByRole('textbox', { name: 'Task' }).fill(of.task ?? TASK)
   if (of.mode !== undefined) await page.getByRole('radio', { name: of.mode }).check({ force: true })
   await page.getByRole('button', { name: 'Start', exact: true }).click()
   await page.waitForURL(/\/sessions\/ses_/)

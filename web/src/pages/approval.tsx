@@ -45,7 +45,9 @@ export default function Approval({ id }: { readonly id: string }) {
       {view && (
         <>
           <h2 className="visually-hidden">{words.approvals.list}</h2>
-          <PromptCard request={view} />
+          <div className="card-alone">
+            <PromptCard request={view} />
+          </div>
           <p className="approval-foot">
             {view.status !== 'pending' && <span>{words.approvals.canClose}</span>}
             <Link className="link" href={to.session(view.root_session_id)}>

@@ -63,6 +63,9 @@ export function CardActions({
   readonly onDetails: () => void
 }) {
   const chosenApart = apart && sensitive.some((item) => choices.has(item.id))
+  // No to all of it takes one press, what sits apart included, unless that has an answer already.
+  const denyApart = chosenApart ? words.card.denyRest : words.card.denyAll
+  const denyLabel = apart ? denyApart : words.card.deny
   const many = ordinary.length + sensitive.length > 1
   const canAlways = ordinary.some((item) => item.can_remember)
   return (
@@ -70,7 +73,7 @@ export function CardActions({
       <div className={classes('decisions', !canAlways && 'decisions-two')}>
         <BigButton
           tone="deny"
-          label={sending ? words.sending : chosenApart ? words.card.denyRest : words.card.deny}
+          label={sending ? words.sending : denyLabel}
           means={words.card.denyMeans}
           hint="3"
           ready={ready}

@@ -71,7 +71,7 @@ const SETTLE_MILLIS = 60
 /** A link that is gone with its screen leaves the focus nowhere: then it goes to the new screen. */
 function useFocusKept(route: Route): void {
   const where = 'id' in route ? `${route.at} ${route.id}` : route.at
-  // biome-ignore lint/correctness/useExhaustiveDependencies: whenever one has gone somewhere else.
+  // Whenever one has gone somewhere else.
   useEffect(() => {
     const timer = setTimeout(() => {
       if (document.activeElement === document.body)

@@ -34,7 +34,7 @@ function ToastView({ toast: { id, text, action } }: { readonly toast: Toast }) {
   }, [id])
   return (
     <li className="toast">
-      <span>{text}</span>
+      <span className="toast-text">{text}</span>
       {action && (
         <Button
           look="quiet"

@@ -27,6 +27,7 @@ export const promptWords = {
       'Your access is checked again at least every 15 minutes; what you lose, the agent loses.',
     deny: 'Deny',
     denyRest: 'Deny the rest',
+    denyAll: 'Deny all',
     denyMeans: 'it goes on without',
     allowOnce: 'Allow once',
     allowOnceMore: 'Allow once…',
