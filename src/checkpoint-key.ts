@@ -1,6 +1,8 @@
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { exportJWK, generateKeyPair, type JWK } from 'jose'
+import type { Config } from './config.ts'
+import { thumbprintOf } from './flows/checkpoint.ts'
 
 /**
  * The key that signs this instance's checkpoints of the record. It is kept in a file beside the database and never in it,
@@ -16,4 +18,16 @@ export async function checkpointKey(dataDir: string | null): Promise<JWK> {
     writeFileSync(file, `${JSON.stringify(jwk)}\n`, { mode: 0o600 })
   }
   return jwk
+}
+
+/**
+ * Whose checkpoints of the record are believed. The embedded database has one process, so one key; on a server each
+ * instance has its own, and the setting names them all. Unnamed, any key that stands beside a checkpoint is shown as it is.
+ */
+export async function trustedKeys(
+  config: Pick<Config, 'checkpointKeys' | 'databaseUrl'>,
+  own: JWK,
+): Promise<readonly string[] | undefined> {
+  if (config.checkpointKeys !== null) return [...config.checkpointKeys, await thumbprintOf(own)]
+  return config.databaseUrl === null ? [await thumbprintOf(own)] : undefined
 }

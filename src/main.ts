@@ -1,8 +1,7 @@
 import { createServer, type Server } from 'node:http'
 import { join } from 'node:path'
 import { getRequestListener } from '@hono/node-server'
-import type { JWK } from 'jose'
-import { checkpointKey } from './checkpoint-key.ts'
+import { checkpointKey, trustedKeys } from './checkpoint-key.ts'
 import { removeRunFile, writeRunFile } from './cli/run-file.ts'
 import { BadSetting, type Config, configFrom } from './config.ts'
 import { openEmbedded, openServer } from './db/open.ts'
@@ -10,7 +9,6 @@ import { type Db, withRead } from './db/tx.ts'
 import { doorRoutes } from './demo/door.ts'
 import { startDemo } from './demo/start.ts'
 import { afterDemoSignIn, demoWebConfig } from './demo/world.ts'
-import { thumbprintOf } from './flows/checkpoint.ts'
 import { createApp } from './http/app.ts'
 import { createUserTokenVerifier } from './identity/login.ts'
 import { systemClock, systemIds } from './ids.ts'
@@ -47,27 +45,28 @@ const WELCOME = `
   Stop:  Ctrl+C. What is kept is in .lend/; remove that folder to start over.
 `
 
-/**
- * Whose checkpoints of the record are believed. The embedded database has one process, so one key; on a server each
- * instance has its own, and the setting names them all. Unnamed, any key that stands beside a checkpoint is shown as it is.
- */
-async function trustedKeys(config: Config, own: JWK): Promise<readonly string[] | undefined> {
-  if (config.checkpointKeys !== null) return [...config.checkpointKeys, await thumbprintOf(own)]
-  return config.databaseUrl === null ? [await thumbprintOf(own)] : undefined
-}
-
 /** A demo's people, agents and providers are known to everybody; its data must never be served as an organisation's. */
-const wasDemo = async (db: Db): Promise<boolean> => {
+async function refuseDemoData(config: Config, db: Db): Promise<void> {
+  if (config.demo) return
   const rows = await withRead(
     db,
     'was_demo',
-    (tx) => tx.sql<{ name: string }>`select name from installation where name = 'demo'`,
+    (tx) => tx.sql`select name from installation where name = 'demo'`,
   )
-  return rows.length > 0
+  if (rows.length === 0) return
+  await db.close()
+  throw new BadSetting(
+    'LEND_DEMO',
+    'cannot be off on data that was the demo, where anybody may sign in: choose another LEND_DATA or DATABASE_URL',
+  )
 }
 
-const openDatabase = (config: Config): Promise<Db> =>
-  config.databaseUrl === null ? openEmbedded(config.dataDir) : openServer(config.databaseUrl)
+async function openDatabase(config: Config): Promise<Db> {
+  const { databaseUrl, dataDir } = config
+  const db = await (databaseUrl === null ? openEmbedded(dataDir) : openServer(databaseUrl))
+  await refuseDemoData(config, db)
+  return db
+}
 
 function listen(server: Server, port: number, host: string | undefined): Promise<void> {
   return new Promise((resolve, reject) => {
@@ -129,11 +128,6 @@ async function main(): Promise<void> {
     trustedKeys: await trustedKeys(config, signingKey),
     ...(config.demo ? { web: demoWebConfig(), afterSignIn: afterDemoSignIn } : {}),
   })
-  if (!config.demo && (await wasDemo(db)))
-    throw new BadSetting(
-      'LEND_DEMO',
-      'cannot be off on data that was the demo, where anybody may sign in: choose another LEND_DATA or DATABASE_URL',
-    )
   // The CLI comes in by a door that only the owner of the run file can open.
   const doorSecret = ctx.ids.secret()
   const demo = config.demo
@@ -169,25 +163,42 @@ async function main(): Promise<void> {
   stage(`ready at ${config.publicUrl}`)
   if (demo && process.stdout.isTTY) console.log(WELCOME)
 
+  stopOnSignal({
+    servers,
+    drain: () => {
+      ready = false
+      draining.abort()
+    },
+    close: async () => {
+      await jobs.stop()
+      removeRunFile(config)
+      demo?.stop()
+      await notify.stop()
+      await db.close()
+    },
+  })
+}
+
+/** Drains on SIGTERM or SIGINT: no new connection, waits answered with what there is, then a clean end. */
+function stopOnSignal(of: {
+  readonly servers: readonly Server[]
+  readonly drain: () => void
+  readonly close: () => Promise<void>
+}): void {
   let stopping = false
   const stop = async (signal: string) => {
     if (stopping) return
     stopping = true
-    ready = false
     log.info({ signal }, 'draining')
-    draining.abort()
-    const closed = Promise.all(servers.map((s) => new Promise((done) => s.close(done))))
-    for (const server of servers) server.closeIdleConnections()
+    of.drain()
+    const closed = Promise.all(of.servers.map((s) => new Promise((done) => s.close(done))))
+    for (const server of of.servers) server.closeIdleConnections()
     const late = setTimeout(() => {
-      for (const server of servers) server.closeAllConnections()
+      for (const server of of.servers) server.closeAllConnections()
     }, DRAIN_MILLIS_MAX)
     await closed
     clearTimeout(late)
-    await jobs.stop()
-    removeRunFile(config)
-    demo?.stop()
-    await notify.stop()
-    await db.close()
+    await of.close()
     log.info('stopped')
     process.exit(0)
   }

@@ -77,7 +77,11 @@ runCounted('types of the tests', [
   join(root, 'node_modules', 'typescript', 'bin', 'tsc'),
   '--noEmit',
 ])
-runCounted('types of the page', [join(root, 'node_modules', 'typescript', 'bin', 'tsc'), '-p', 'web'])
+runCounted('types of the page', [
+  join(root, 'node_modules', 'typescript', 'bin', 'tsc'),
+  '-p',
+  'web',
+])
 runCounted('lint and format', [
   join(root, 'node_modules', '@biomejs', 'biome', 'bin', 'biome'),
   'check',

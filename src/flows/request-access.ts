@@ -251,13 +251,17 @@ export async function requestAccess(
       sizeFault(before.node, asked.items.length)
     if (refused) return refuseCall(tx, journal, before.node, asked, refused)
 
-    // Charged before the items are looked at: a call that is not understood costs as much as one that is.
-    await tx.sql`update session set request_times = ${rate.times}::float8[] where id = ${before.node.rootId}`
     const masked = asked.items.some((i) => i.narrow)
       ? await maskedFields(tx, before.node.userId)
       : new Map()
     const items = canonicalItems(asked.items, { catalog: before.tree.catalog, masked })
-    if (!items.ok) return items
+    // A call that is not understood costs as much as one that is.
+    const charge = () =>
+      tx.sql`update session set request_times = ${rate.times}::float8[] where id = ${before.node.rootId}`
+    if (!items.ok) {
+      await charge()
+      return items
+    }
     // What has been lost since the last look is not held: it neither answers for another item nor stands in its way.
     const { tree } = await narrowTree(tx, journal, before.tree)
     const node = nodeIn(tree, sessionId) ?? before.node
@@ -265,6 +269,7 @@ export async function requestAccess(
     const prompts = decided.some((d) => d.verdict.outcome === 'asked' && d.already === undefined)
     const crowded = prompts ? openFault(tree) : null
     if (crowded) return refuseCall(tx, journal, node, asked, crowded)
+    await charge()
     const written = await write(ctx, tx, journal, { node, asked, decided, tree, now })
     await journal.write(tx)
 

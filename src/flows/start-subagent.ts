@@ -36,14 +36,10 @@ function childFault(
   version: number | null,
 ): Fault | null {
   // Listed by the session's version and by the adopted one: a child that a newer version dropped is not started.
-  const pins = parent.children.map((list) => list.find((c) => c.template === running.name))
-  if (pins.some((pin) => pin === undefined)) return { code: 'child_not_allowed' }
+  const listed = parent.children.every((list) => list.some((c) => c.template === running.name))
+  if (!listed) return { code: 'child_not_allowed' }
   if (!running.enabled) return { code: 'template_not_enabled' }
-  // What was reviewed together is the pinned version (SPEC section 3), so no other is started.
-  const pinned = pins.some(
-    (pin) => pin?.version !== undefined && pin.version !== running.adoptedVersion,
-  )
-  if (pinned || (version !== null && version !== running.adoptedVersion))
+  if (version !== null && version !== running.adoptedVersion)
     return { code: 'template_version_not_adopted' }
   if (tree.frozen.some((f) => f.scope === 'template' && f.targetId === running.id))
     return { code: 'frozen', limit: 'template', retryAfterSeconds: 60 }

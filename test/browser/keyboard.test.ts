@@ -1,9 +1,9 @@
 import type { Browser, Locator, Page } from 'playwright-core'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { accessRequest, accessRequests } from '../../src/demo/journey/people.ts'
 import { openBrowser } from './support/chromium.ts'
 import { showFailures, stepByStep } from './support/failures.ts'
-import { type AppSession, Lend, type SecondApp } from './support/lend.ts'
+import { type AppSession, endAll, Lend, type SecondApp } from './support/lend.ts'
 import {
   ALLOW_ONCE,
   ALWAYS,
@@ -42,8 +42,7 @@ afterAll(async () => {
 })
 
 const TABS_MAX = 80
-const isFocused = (what: Locator): Promise<boolean> =>
-  what.evaluate<boolean>('(one) => one === document.activeElement')
+const isFocused = (what: Locator): Promise<boolean> => what.evaluate((one) => one.matches(':focus'))
 
 /** Goes on with Tab until it is there, as a person does who has only keys. */
 async function tabTo(page: Page, what: Locator): Promise<void> {
@@ -63,9 +62,9 @@ const enter = async (page: Page, what: Locator): Promise<void> => {
 const armed = (button: Locator): Promise<void> =>
   eventually(() => button.getAttribute('aria-disabled'), 'false')
 
-async function statusOf(session: string): Promise<readonly string[]> {
-  const maya = await lend.as('maya')
-  const { items } = await maya.get(`/access-requests?session_id=${session}`, accessRequests)
+async function statusOf(session: string, login = 'maya'): Promise<readonly string[]> {
+  const person = await lend.as(login)
+  const { items } = await person.get(`/access-requests?session_id=${session}`, accessRequests)
   return items.map((one) => one.status)
 }
 
@@ -167,6 +166,7 @@ describe('journey 2 with keys alone (B26)', () => {
   })
 })
 
+// As omar, who has saved no rule.
 describe('what is typed or pressed too early decides nothing', () => {
   let window: Window
   let page: Page
@@ -175,11 +175,11 @@ describe('what is typed or pressed too early decides nothing', () => {
   /** A session of another app with one request that waits, on a page whose clock can be stopped. */
   async function begin(of: { readonly stopped: boolean; readonly permission?: string }) {
     await page.clock.resume()
-    session = await app.start()
+    session = await app.start({ login: 'omar' })
     await page.goto(lend.at(`/sessions/${session.id}`))
     await seen(paneOf(page).getByText('The agent holds nothing.'))
     await seen(page.getByText('Live', { exact: true }))
-    if (of.stopped) await page.clock.pauseAt(Date.now() + 5_000)
+    if (of.stopped) await page.clock.pauseAt((await page.evaluate<number>('Date.now()')) + 1_000)
     await session.ask({ items: [{ permission: of.permission ?? 'accounts:read' }] })
     const asks = card(page, '1 thing')
     if (of.stopped) await eventually(() => ticksUntilSeen(asks), true)
@@ -199,12 +199,14 @@ describe('what is typed or pressed too early decides nothing', () => {
     await page.clock.install()
     await page.goto(lend.at('/sessions'))
     await page.getByRole('link', { name: 'Sign in', exact: true }).click()
-    await page.getByRole('button', { name: nameOf('maya') }).click()
+    await page.getByRole('button', { name: nameOf('omar') }).click()
     await seen(page.getByRole('link', { name: 'Lend, sessions' }))
   })
   afterAll(() => window?.context.close())
+  // What is left waiting would be the oldest for the next test.
+  afterEach(() => endAll(lend, 'omar'))
 
-  const pending = () => statusOf(session.id)
+  const pending = () => statusOf(session.id, 'omar')
 
   it('B06, U4 a tap within 500 ms decides nothing; after it the same tap does', async () => {
     const asks = await begin({ stopped: true })
@@ -276,7 +278,7 @@ describe('what is typed or pressed too early decides nothing', () => {
     await page.keyboard.press('Enter')
     await page.waitForURL(/\/sessions\/ses_/)
     const id = sessionIn(page)
-    const asks = card(page, '3 things')
+    const asks = card(page, '2 things')
     const composer = page.getByRole('textbox', { name: 'Message to the agent' })
     await composer.focus()
     await seen(asks)
@@ -288,7 +290,7 @@ describe('what is typed or pressed too early decides nothing', () => {
     await page.keyboard.press('Enter')
     await eventually(() => composer.inputValue(), '')
     await seen(chatOf(page).getByText('2 3 yes'))
-    expect(await statusOf(id)).toEqual(['pending'])
+    expect(await statusOf(id, 'omar')).toEqual(['pending'])
   })
 
   it('U3 keys count only in the card that has the focus, and never with Ctrl, Alt or held down', async () => {
@@ -301,8 +303,8 @@ describe('what is typed or pressed too early decides nothing', () => {
     expect(await pending()).toEqual(['pending'])
     await page.keyboard.down('Shift')
     await page.keyboard.up('Shift')
-    await asks.evaluate(`(one) => one.querySelector('h3').dispatchEvent(
-      new KeyboardEvent('keydown', { key: '1', bubbles: true, cancelable: true, repeat: true }))`)
+    const held = { key: '1', bubbles: true, cancelable: true, repeat: true }
+    await asks.getByRole('heading').first().dispatchEvent('keydown', held)
     expect(await pending()).toEqual(['pending'])
     await page.keyboard.press('1')
     await eventually(pending, ['settled'])
@@ -318,15 +320,15 @@ describe('what is typed or pressed too early decides nothing', () => {
     await armed(deny)
     await deny.click()
     await eventually(pending, ['settled'])
-    const maya = await lend.as('maya')
-    const [request] = (await maya.get(`/access-requests?session_id=${session.id}`, accessRequests))
+    const omar = await lend.as('omar')
+    const [request] = (await omar.get(`/access-requests?session_id=${session.id}`, accessRequests))
       .items
-    const whole = await maya.get(`/access-requests/${request?.id}`, accessRequest)
+    const whole = await omar.get(`/access-requests/${request?.id}`, accessRequest)
     expect(whole.note).toBe('1 or 2, not 3: d i ?')
   })
 
   it('D shows details, I the answers item by item, ? the keys; none of them decides', async () => {
-    session = await app.start()
+    session = await app.start({ login: 'omar' })
     await session.ask({
       items: [{ permission: 'accounts:read' }, { permission: 'accounts.rows:my_region' }],
     })
@@ -345,16 +347,18 @@ describe('what is typed or pressed too early decides nothing', () => {
   })
 
   it('Alt+A on another screen leads to the card that has waited longest', async () => {
+    const [first, second] = [await app.start({ login: 'omar' }), await app.start({ login: 'omar' })]
+    const asked = await first.ask({ items: [{ permission: 'accounts:read' }] })
+    await second.ask({ items: [{ permission: 'accounts:read' }] })
     await page.goto(lend.at('/rules'))
     await seen(page.getByRole('heading', { name: 'Rules' }))
+    await eventually(() => page.title(), '(2) Lend')
     await seen(page.getByText('Live', { exact: true }))
     await page.keyboard.press('Alt+a')
-    await page.waitForURL(/\/sessions\/ses_/)
+    await page.waitForURL(new RegExp(first.id))
     const focused = page.locator('article[data-status="pending"] h3:focus')
     await seen(focused)
-    const maya = await lend.as('maya')
-    const waiting = await maya.get('/access-requests?status=pending', accessRequests)
-    expect(await focused.getAttribute('id')).toBe(`card-${waiting.items.at(-1)?.id}`)
+    expect(await focused.getAttribute('id')).toBe(`card-${asked.request_id}`)
     await gone(page.getByRole('heading', { name: 'Rules' }))
   })
 

@@ -437,6 +437,49 @@ const chains: readonly (readonly [number, fc.Arbitrary<readonly Command[]>])[] =
       ]),
   ],
   [
+    2,
+    fc
+      .tuple(wish, one<Effect>(['allow', 'deny', 'ask']), seconds, seconds)
+      .map(([item, effect, lasts, later]) => [
+        { do: 'rule', user: 0, template: 'm-root', effect, item, for: lasts },
+        { do: 'tick', seconds: later, sweep: false },
+        asks([item]),
+      ]),
+  ],
+  [
+    3,
+    fc
+      .tuple(seconds, fc.boolean(), early, audience, anything)
+      .map(([later, sweep, at, to, then]) => [
+        { do: 'tick', seconds: later, sweep },
+        { do: 'reissue', at, audience: to },
+        then,
+      ]),
+  ],
+  [
+    2,
+    fc
+      .tuple(
+        one(['tenant', 'template', 'template', 'agent', 'user'] as const),
+        fc.nat(3),
+        early,
+        anything,
+      )
+      .map(([scope, which, at, then]) => [
+        { do: 'freeze', scope, which, on: true },
+        {
+          do: 'child',
+          at,
+          stale: false,
+          template: which === 2 ? 'm-leaf' : 'm-child',
+          readOnly: false,
+          claim: true,
+        },
+        then,
+        { do: 'freeze', scope, which, on: false },
+      ]),
+  ],
+  [
     1,
     fc
       .tuple(wish, anything, some)

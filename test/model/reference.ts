@@ -275,7 +275,12 @@ export class Reference {
     if (lately.length >= limit(root, 'requestsPerMinute'))
       return refuse('limit_reached:requestsPerMinute')
     if (wishes.length > limit(s, 'itemsPerRequest')) return refuse('limit_reached:itemsPerRequest')
-    if (wishes.some((w) => w.malformed && this.known(w.item.permission))) return 'item_invalid'
+    // A call that is not understood costs as much as one that is.
+    const charged = [...lately, this.now]
+    if (wishes.some((w) => w.malformed && this.known(w.item.permission))) {
+      root.requests = charged
+      return 'item_invalid'
+    }
 
     // What is lost already must not count as held.
     this.narrow(s)
@@ -301,7 +306,7 @@ export class Reference {
     if (fresh.some((d) => d.outcome === 'asked') && open.length >= limit(root, 'openRequests'))
       return refuse('limit_reached:openRequests')
 
-    root.requests = [...lately, this.now]
+    root.requests = charged
     this.note('access.requested', s)
     const made: Ask | null =
       fresh.length === 0
@@ -636,14 +641,15 @@ export class Reference {
     this.narrow(parent)
     this.note('subagent.started', parent)
     const enabled = this.tenant.get(of.template)
-    const own = version(parent.template, parent.templateVersion)
+    const both = this.versions(parent.template, parent.templateVersion)
     const root = rootOf(parent)
     const depth = [parent, root].map((s) =>
       this.limit(s.template, s.templateVersion, 'subagentDepth'),
     )
     const children = this.tree(parent).filter((s) => s.parent === parent).length
     if (this.isFrozen(parent)) return 'frozen'
-    if (!own.children.includes(of.template)) return 'child_not_allowed'
+    if (![both.own, both.adopted].every((v) => v.children.includes(of.template)))
+      return 'child_not_allowed'
     if (enabled?.on !== true) return 'template_not_enabled'
     if (this.frozen.has(`template:${of.template}`)) return 'frozen'
     if (this.path(parent).length > Math.min(...depth)) return 'limit_reached:subagentDepth'

@@ -479,7 +479,9 @@ const COMMANDS: { readonly [Name in Command['do']]: Do<Name> } = {
     if (s === undefined) return
     if (c.as === 'agent' || c.as === 'client') {
       if (s.token === null) return
-      const dead = model.dead(s, c.as === 'agent' && c.stale)
+      // Revoking a token stays open while its user or agent is disabled.
+      const over = s.status !== 'active' || model.now >= s.ends ? 'session_over' : null
+      const dead = c.as === 'client' ? over : model.dead(s, c.stale)
       const got =
         c.as === 'agent'
           ? await endSession(real.ctx, real.agent(s, c.stale), undefined)

@@ -20,7 +20,12 @@ const ROOMS: Readonly<Record<string, Room>> = {
   'src/ids.ts': { rooms: ['src/ports.ts'], packages: ['node:crypto', 'uuid'] },
   'src/config.ts': { rooms: [], packages: ['node:path'] },
   'src/notify.ts': { rooms: [], types: ['src/db', 'src/ports.ts'] },
-  'src/checkpoint-key.ts': { rooms: [], packages: ['jose', 'node:fs', 'node:path'] },
+  'src/checkpoint-key.ts': {
+    rooms: ['src/flows/checkpoint.ts'],
+    types: ['src/config.ts'],
+    packages: ['jose', 'node:fs', 'node:path'],
+  },
+  'src/log.ts': { rooms: [], packages: ['pino'] },
 
   schema: { rooms: ['src/core'], packages: ['zod'] },
   'schema/write.ts': { rooms: ['schema'], packages: ['node:fs', 'node:path'] },
@@ -231,7 +236,7 @@ const ROOMS: Readonly<Record<string, Room>> = {
       'schema',
     ],
     types: ['src/core', 'src/flows'],
-    packages: ['@hono/node-server', 'hono', 'pino', 'node:http', 'node:path'],
+    packages: ['@hono/node-server', 'hono', 'node:http', 'node:path'],
   },
 }
 

@@ -198,6 +198,12 @@ const ask = (session: Session, of: Asks): Promise<Asked> =>
     answer,
   )
 
+const sessions = z.looseObject({
+  items: z.array(
+    z.looseObject({ id: z.string(), status: z.string(), parent_id: z.string().optional() }),
+  ),
+})
+
 /** A loaded machine takes its time to migrate and seed. */
 async function patiently(port: number, server: Server): Promise<void> {
   try {
@@ -224,4 +230,13 @@ export async function giveDashboard(lend: Lend): Promise<void> {
   const adam = await lend.as('adam')
   const maya = (await adam.get('/admin/users?login=maya', users)).items[0]?.id ?? ''
   await adam.send('POST', `/admin/users/${maya}/permissions`, z.unknown(), DASHBOARD)
+}
+
+/** Ends every live session of a person, and with them whatever waits for an answer. */
+export async function endAll(lend: Lend, login: string, tenant = 'acme'): Promise<void> {
+  const person = await lend.as(login, tenant)
+  const { items } = await person.get('/sessions', sessions)
+  for (const one of items)
+    if (one.status === 'active' && one.parent_id === undefined)
+      await person.statusOf('POST', `/sessions/${one.id}/end`, {})
 }
