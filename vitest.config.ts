@@ -26,7 +26,7 @@ export default defineConfig({
       project('demo'),
       project('db'),
       project('race'),
-      project('model', { testTimeout: 600_000 }),
+      project('model', { testTimeout: 1_800_000 }),
       project('system', { testTimeout: 120_000 }),
       // A server, a browser and a page each: one file at a time, when the others are done.
       project('browser', {

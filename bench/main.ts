@@ -11,7 +11,7 @@ import { t2 } from './rows/t2.ts'
 import { t3 } from './rows/t3.ts'
 import { t4 } from './rows/t4.ts'
 import { t5 } from './rows/t5.ts'
-import { createScratch, durability } from './support/database.ts'
+import { createScratch, dropLeftovers, durability } from './support/database.ts'
 import { pinnedNote } from './support/lend.ts'
 import { machine, pinToLoadCore, root } from './support/machine.ts'
 import type { Row } from './support/rounds.ts'
@@ -55,6 +55,7 @@ async function main(): Promise<void> {
   if ((loadavg()[0] ?? 0) > LOAD_MAX)
     console.warn(`The load is ${facts.load_before}: others use this machine, expect wander.`)
   pinToLoadCore(process.pid)
+  await dropLeftovers()
   const scratch = await createScratch('about')
   const database = await durability(scratch.sql).finally(scratch.drop)
 

@@ -41,6 +41,16 @@ export async function createScratch(name: string): Promise<Scratch> {
   }
 }
 
+/** Drops what a run left that was stopped half-way. One that is in use refuses, and is another run's. */
+export async function dropLeftovers(): Promise<void> {
+  const admin = postgres(SERVER, { max: 1, ...quiet })
+  const left = await admin<{ name: string }[]>`
+    select datname as name from pg_database where datname ~ '^lend_bench_[a-z0-9_]+_[0-9a-f]{8}$'`
+  for (const { name } of left)
+    await admin.unsafe(`drop database if exists ${name}`).catch(() => undefined)
+  await admin.end({ timeout: 5 })
+}
+
 /** What autovacuum would do within a minute or so of real load: true statistics, dead rows gone. */
 export async function settle(sql: postgres.Sql): Promise<void> {
   await sql.unsafe('vacuum analyze')

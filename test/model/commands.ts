@@ -2,10 +2,18 @@ import fc from 'fast-check'
 import type { Answer, Effect } from './reference.ts'
 import {
   ACCESS,
+  BOARD_A,
+  BOARDS,
   ENABLED,
   KEEPABLE,
+  MAIL,
+  MAIL_A,
   type Mode,
+  PAY,
+  PAY_NEAR,
   PERMISSIONS,
+  ROWS,
+  ROWS_NEAR,
   SERVERS,
   SOUND_WISHES,
   TEMPLATE_NAMES,
@@ -401,6 +409,14 @@ const settled = (command: Command, favourites: readonly number[]): Command => {
   return command.do === 'rule' ? { ...command, item: settle(command.item) } : command
 }
 
+/** Wishes of which the second covers the first. */
+const PAIRS = [
+  [BOARD_A, BOARDS],
+  [ROWS_NEAR, ROWS],
+  [MAIL_A, MAIL],
+  [PAY_NEAR, PAY],
+].map((pair) => pair.map((item) => WISHES.findIndex((w) => w.item === item)) as [number, number])
+
 // What seldom meets by chance: the same item in two commands, an answer right after its question.
 const early = fc.nat(2)
 const asks = (items: readonly number[], at = 0): Command => ({ do: 'ask', at, stale: false, items })
@@ -490,6 +506,16 @@ const chains: readonly (readonly [number, fc.Arbitrary<readonly Command[]>])[] =
         between,
         { ...answers('allow_always'), ruleFor } as Command,
       ]),
+  ],
+  [
+    1,
+    one(PAIRS).map(([small, wide]) => [
+      asks([small]),
+      answers('allow_once'),
+      asks([wide]),
+      answers('deny'),
+      asks([wide, small]),
+    ]),
   ],
   [
     1,

@@ -198,6 +198,7 @@ const ask = (session: Session, of: Asks): Promise<Asked> =>
     answer,
   )
 
+const rules = z.looseObject({ items: z.array(z.looseObject({ id: z.string() })) })
 const sessions = z.looseObject({
   items: z.array(
     z.looseObject({ id: z.string(), status: z.string(), parent_id: z.string().optional() }),
@@ -239,4 +240,11 @@ export async function endAll(lend: Lend, login: string, tenant = 'acme'): Promis
   for (const one of items)
     if (one.status === 'active' && one.parent_id === undefined)
       await person.statusOf('POST', `/sessions/${one.id}/end`, {})
+}
+
+/** Takes a person’s rules away, so that they are asked again. */
+export async function forgetRules(lend: Lend, login: string): Promise<void> {
+  const person = await lend.as(login)
+  const { items } = await person.get('/rules', rules)
+  for (const one of items) await person.send('DELETE', `/rules/${one.id}`, z.unknown())
 }
