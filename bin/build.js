@@ -5,6 +5,9 @@ import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 
 const root = join(dirname(fileURLToPath(import.meta.url)), '..')
+// `npx lend` in this folder makes npm prepare the package anew each time, while a server may be running from dist/.
+if (process.env.npm_command === 'exec' && existsSync(join(root, 'dist', 'web', 'index.html')))
+  process.exit(0)
 rmSync(join(root, 'dist'), { recursive: true, force: true })
 const tsc = join(root, 'node_modules', 'typescript', 'bin', 'tsc')
 const built = spawnSync(process.execPath, [tsc, '-p', 'tsconfig.build.json'], {
