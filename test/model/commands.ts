@@ -2,6 +2,7 @@ import fc from 'fast-check'
 import type { Answer, Effect } from './reference.ts'
 import {
   ACCESS,
+  ACCESS_AT_FIRST,
   BOARD_A,
   BOARDS,
   ENABLED,
@@ -505,6 +506,27 @@ const chains: readonly (readonly [number, fc.Arbitrary<readonly Command[]>])[] =
         asks([item]),
         between,
         { ...answers('allow_always'), ruleFor } as Command,
+      ]),
+  ],
+  [
+    2,
+    fc
+      .tuple(wish, wish, fc.nat(ACCESS_AT_FIRST - 1), answer)
+      .map(([a, b, item, how]) => [
+        asks([a]),
+        answers('allow_once'),
+        asks([b]),
+        { do: 'access', user: 0, item, how: 'row' },
+        answers(how),
+      ]),
+  ],
+  [
+    2,
+    fc
+      .tuple(wishes, one(WRONG_ANSWERS), answer)
+      .map(([items, wrong, how]) => [
+        asks(items),
+        { do: 'answer', request: 0, answers: [how], wrong, ruleFor: null },
       ]),
   ],
   [
