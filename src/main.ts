@@ -144,7 +144,7 @@ async function main(): Promise<void> {
   if (demo) stage('demo world ready')
   const jobs = await startJobs(ctx, signingKey, onBug)
 
-  const listener = getRequestListener(app.fetch, { overrideGlobalObjects: false })
+  const listener = getRequestListener(app.fetch)
   const make = () =>
     createServer((req, res) => {
       if (demo?.handle(req, res)) return

@@ -9,6 +9,7 @@ import { assert } from '../core/assert.ts'
 import { canonicalJson } from '../core/canonical-json.ts'
 import type { SessionId, TenantId, UserId } from '../core/vocabulary.ts'
 import type { Ctx } from '../ports.ts'
+import { insertSessions, type NewSession } from './sessions.ts'
 import { json, type Tx } from './tx.ts'
 
 /** The hash of a record: SHA-256 over the canonical JSON of everything but the hash itself, in hex. */
@@ -42,6 +43,7 @@ export class Journal {
   readonly #tenantId: TenantId
   readonly #heads = new Map<string, ChainHead>()
   readonly #records: (ActivityRecord & { chain: string })[] = []
+  readonly #opened: NewSession[] = []
   readonly #loose: { type: ActivityType; data: object; names: Loose }[] = []
 
   constructor(ctx: Pick<Ctx, 'clock' | 'ids'>, tenantId: TenantId) {
@@ -59,6 +61,11 @@ export class Journal {
       root_session_id: subject.rootId,
       template: subject.template,
     })
+  }
+
+  /** A session that is written together with its first records, so that its chain's head needs no second look. */
+  opens(session: NewSession): void {
+    this.#opened.push(session)
   }
 
   /** A record on the tenant's chain, for what happens outside any session. */
@@ -111,18 +118,26 @@ export class Journal {
       }
       const moved = this.#heads.get(this.#tenantId)
       assert(moved, 'the chain moved')
-      await tx.sql`update tenant_chain set seq = ${moved.seq}, hash = ${moved.hash}
+      tx.later`update tenant_chain set seq = ${moved.seq}, hash = ${moved.hash}
         where tenant_id = ${this.#tenantId}`
       this.#heads.delete(this.#tenantId)
     }
     if (this.#records.length === 0) return
-    const records = this.#records.splice(0)
+    const opened = this.#opened.splice(0)
+    insertSessions(
+      tx,
+      opened.map((session) => ({ session, head: this.#heads.get(session.id) })),
+    )
+    for (const session of opened) this.#heads.delete(session.id)
     const heads = [...this.#heads].map(([id, head]) => ({ id, ...head }))
-    await tx.sql`
-      with moved as (
+    // By its key first: Postgres guesses too many rows of a set that it has not seen, and would read every session.
+    if (heads.length > 0)
+      tx.later`
         update session s set chain_seq = h.seq, chain_hash = h.hash
         from jsonb_to_recordset(${json(heads)}::text::jsonb) as h (id text, seq integer, hash text)
-        where s.id = h.id)
+        where s.id = any(${heads.map((head) => head.id)}::text[]) and s.id = h.id`
+    const records = this.#records.splice(0)
+    tx.later`
       insert into activity (id, tenant_id, chain, seq, at, type, agent_id, user_id, session_id,
         root_session_id, template, data, prev_hash, hash)
       select id, tenant_id, chain, seq, at, type, agent_id, user_id, session_id,

@@ -50,13 +50,13 @@ export function lostNow(tree: Tree): Lost {
  * Ends grants, and those that follow them, in one commit with their records: a session that loses something has its
  * version raised. Nothing lost, nothing written. Returns the tree as it is now.
  */
-export async function endGrants(
+export function endGrants(
   tx: Tx,
   journal: Journal,
   tree: Tree,
   lost: Lost,
   by: { readonly userId?: UserId } = {},
-): Promise<Tree> {
+): Tree {
   const all = withDescendants(tree, lost)
   if (all.size === 0) return tree
   const losers = tree.nodes.filter((node) => node.grants.some((g) => all.has(g.id)))
@@ -72,7 +72,7 @@ export async function endGrants(
       })
     }
   }
-  await deleteGrants(
+  deleteGrants(
     tx,
     [...all.keys()],
     losers.map((node) => node.id),
@@ -86,20 +86,20 @@ export async function endGrants(
 }
 
 /** Ends what the tree can no longer hold. A re-evaluation that finds nothing writes nothing (SPEC section 5). */
-export async function narrowTree(
+export function narrowTree(
   tx: Tx,
   journal: Journal,
   tree: Tree,
-): Promise<{ readonly tree: Tree; readonly lost: number }> {
+): { readonly tree: Tree; readonly lost: number } {
   const lost = withDescendants(tree, lostNow(tree))
-  return { tree: await endGrants(tx, journal, tree, lost), lost: lost.size }
+  return { tree: endGrants(tx, journal, tree, lost), lost: lost.size }
 }
 
 /**
  * Ends prompts that no user has answered: `cancelled` or `expired`, never `denied_by_user`. One whose time had run out
  * expired, whatever ends it now: it has been shown so since then (SPEC section 4).
  */
-export async function withdrawPrompts(
+export function withdrawPrompts(
   tx: Tx,
   journal: Journal,
   of: {
@@ -107,7 +107,7 @@ export async function withdrawPrompts(
     readonly end: 'cancelled' | 'expired'
     readonly now: number
   },
-): Promise<number> {
+): number {
   const items = of.nodes.flatMap((node) =>
     node.pending.map((pending) => {
       const reason: DecisionReason = pending.expiresAt <= of.now ? 'expired' : of.end
@@ -124,12 +124,35 @@ export async function withdrawPrompts(
       decided_by: 'policy',
     })
   }
-  await settleItems(
+  settleItems(
     tx,
     { now: of.now },
     items.map(({ pending, reason }) => ({ id: pending.id, outcome: 'refused', reason })),
   )
   return items.length
+}
+
+/** Ends the questions whose time is up as `expired`, and hands back the tree without them. */
+export function expirePrompts(
+  tx: Tx,
+  journal: Journal,
+  tree: Tree,
+  now: number,
+): { readonly tree: Tree; readonly prompts: number } {
+  const due = tree.nodes.map((node) => ({
+    ...node,
+    pending: node.pending.filter((p) => p.expiresAt <= now),
+  }))
+  const prompts = withdrawPrompts(tx, journal, { nodes: due, end: 'expired', now })
+  if (prompts === 0) return { tree, prompts }
+  const nodes = tree.nodes.map((node) => ({
+    ...node,
+    pending: node.pending.filter((p) => p.expiresAt > now),
+  }))
+  return {
+    tree: { ...tree, nodes, root: nodes.find((n) => n.id === tree.root.id) ?? tree.root },
+    prompts,
+  }
 }
 
 export type Ended = { readonly sessions: number; readonly grants: number; readonly prompts: number }
@@ -138,7 +161,7 @@ export type Ended = { readonly sessions: number; readonly grants: number; readon
  * Ends a session and its whole subtree in one commit (I5, I11): grants go, prompts are cancelled, credentials die,
  * versions rise. Children end with the reason `parent`.
  */
-export async function endSubtree(
+export function endSubtree(
   tx: Tx,
   journal: Journal,
   of: {
@@ -149,13 +172,13 @@ export async function endSubtree(
     readonly by?: UserId
     readonly summary?: string | undefined
   },
-): Promise<Ended> {
+): Ended {
   const nodes = subtreeOf(of.tree, of.top).filter((node) => node.status === 'active')
   const lost = new Map<GrantId, GrantEndReason>(
     nodes.flatMap((node) => node.grants.map((g: GrantRow) => [g.id, 'session_over'] as const)),
   )
-  await endGrants(tx, journal, of.tree, lost)
-  const prompts = await withdrawPrompts(tx, journal, { nodes, end: 'cancelled', now: of.now })
+  endGrants(tx, journal, of.tree, lost)
+  const prompts = withdrawPrompts(tx, journal, { nodes, end: 'cancelled', now: of.now })
   for (const node of nodes) {
     journal.session(subjectOf(node), 'session.ended', {
       reason: node.id === of.top.id ? of.reason : 'parent',
@@ -165,7 +188,7 @@ export async function endSubtree(
       ...(node.id === of.top.id && of.summary !== undefined ? { summary: of.summary } : {}),
     })
   }
-  await tx.sql`
+  tx.later`
     update session set status = ${SESSION_END_REASONS[of.reason]},
       end_reason = case when id = ${of.top.id} then ${of.reason}::text else 'parent' end,
       ended_at = to_timestamp(${of.now}::float8), version = version + 1

@@ -15,11 +15,11 @@ export type NewGrant = {
 }
 
 /** One statement for any number of grants. Postgres refuses what may not be held (see the table's constraints). */
-export async function insertGrants(
+export function insertGrants(
   tx: Tx,
   of: { readonly tenantId: TenantId; readonly now: number },
   grants: readonly NewGrant[],
-): Promise<void> {
+): void {
   if (grants.length === 0) return
   const rows = grants.map((g) => ({
     id: g.id,
@@ -35,7 +35,7 @@ export async function insertGrants(
     inherited_from: g.inheritedFrom ?? null,
     parent_session_id: g.parentSessionId ?? null,
   }))
-  await tx.sql`
+  tx.later`
     insert into access_grant (id, tenant_id, session_id, permission_id, resource, narrow, read_only,
       sensitive, source, rule_id, request_id, inherited_from, parent_session_id, created_at)
     select id, ${of.tenantId}::text, session_id, permission_id, resource, nullif(narrow, 'null'::jsonb),
@@ -47,14 +47,12 @@ export async function insertGrants(
 }
 
 /** Deletes grants and raises the version of every session that lost one, so its tokens die (SPEC section 5). */
-export async function deleteGrants(
+export function deleteGrants(
   tx: Tx,
   grants: readonly GrantId[],
   sessions: readonly SessionId[],
-): Promise<void> {
+): void {
   if (grants.length === 0) return
-  await Promise.all([
-    tx.sql`delete from access_grant where id = any(${grants}::text[])`,
-    tx.sql`update session set version = version + 1 where id = any(${sessions}::text[])`,
-  ])
+  tx.later`delete from access_grant where id = any(${grants}::text[])`
+  tx.later`update session set version = version + 1 where id = any(${sessions}::text[])`
 }

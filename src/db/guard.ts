@@ -1,5 +1,5 @@
-import type { TenantId, UserId } from '../core/vocabulary.ts'
-import type { Tx } from './tx.ts'
+import type { AgentId, TenantId, UserId } from '../core/vocabulary.ts'
+import { json, type Tx } from './tx.ts'
 
 /**
  * Guards make "from now on no more" exact. Every transaction that issues, grants or allows holds its tenant's and its
@@ -9,19 +9,19 @@ import type { Tx } from './tx.ts'
  *
  * A guard is a statement of its own, sent before the reads it protects: a statement's snapshot is taken before it waits.
  */
-const key = (of: string): string => `lend:${of}`
+export const guardKey = (of: string): string => `lend:${of}`
 
 export async function guardShared(
   tx: Tx,
   of: { readonly tenantId: TenantId; readonly userId: UserId },
 ): Promise<void> {
-  await tx.sql`select pg_advisory_xact_lock_shared(hashtextextended(${key(of.tenantId)}::text, 0)),
-    pg_advisory_xact_lock_shared(hashtextextended(${key(of.userId)}::text, 0))`
+  await tx.sql`select pg_advisory_xact_lock_shared(hashtextextended(${guardKey(of.tenantId)}::text, 0)),
+    pg_advisory_xact_lock_shared(hashtextextended(${guardKey(of.userId)}::text, 0))`
 }
 
 /** For changes that concern a whole tenant: freezes, roles, enablements, agents. */
 export async function guardTenantAlone(tx: Tx, tenantId: TenantId): Promise<void> {
-  await tx.sql`select pg_advisory_xact_lock(hashtextextended(${key(tenantId)}::text, 0))`
+  await tx.sql`select pg_advisory_xact_lock(hashtextextended(${guardKey(tenantId)}::text, 0))`
 }
 
 /** For changes that concern one person: rules, direct permissions, disabling. */
@@ -29,11 +29,51 @@ export async function guardUserAlone(
   tx: Tx,
   of: { readonly tenantId: TenantId; readonly userId: UserId },
 ): Promise<void> {
-  await tx.sql`select pg_advisory_xact_lock_shared(hashtextextended(${key(of.tenantId)}::text, 0))`
-  await tx.sql`select pg_advisory_xact_lock(hashtextextended(${key(of.userId)}::text, 0))`
+  await tx.sql`select pg_advisory_xact_lock_shared(hashtextextended(${guardKey(of.tenantId)}::text, 0))`
+  await tx.sql`select pg_advisory_xact_lock(hashtextextended(${guardKey(of.userId)}::text, 0))`
 }
 
-/** Serialises the starts of one agent for one user, so that the limit on live roots holds. */
-export async function guardStarts(tx: Tx, agentId: string, userId: string): Promise<void> {
-  await tx.sql`select pg_advisory_xact_lock(hashtextextended(${`lend:start:${agentId}:${userId}`}::text, 0))`
+/** Somebody whom the tenant may know: by id, or as their identity provider names them. */
+export type Who =
+  | { readonly userId: UserId }
+  | { readonly issuer: string; readonly subject: string }
+
+/** One start, as the statements below read it. Whose an issuer and subject are never changes. */
+export type StartOf = {
+  readonly agentId: AgentId
+  readonly userId: UserId | null
+  readonly issuer: string | null
+  readonly subject: string | null
+}
+
+export const startOf = (agentId: AgentId, who: Who): StartOf =>
+  'userId' in who
+    ? { agentId, userId: who.userId, issuer: null, subject: null }
+    : { agentId, userId: null, issuer: who.issuer, subject: who.subject }
+
+/**
+ * `guardShared` for all who start something, and one start at a time of one agent for one user, so that the limit on live
+ * roots holds. In one order everywhere, so that two batches cannot wait for each other. Nobody of that name: no lock.
+ */
+export async function guardStarts(
+  tx: Tx,
+  of: { readonly tenantId: TenantId; readonly starts: readonly StartOf[] },
+): Promise<void> {
+  const starts = json(of.starts)
+  await Promise.all([
+    tx.sql`
+      select pg_advisory_xact_lock_shared(hashtextextended(key, 0)) from (
+        select ${guardKey(of.tenantId)}::text as key, 0 as turn
+        union
+        select ${guardKey('')}::text || coalesce(s."userId", (select id from app_user u
+          where u.tenant_id = ${of.tenantId} and u.issuer = s.issuer and u.subject = s.subject)), 1
+        from jsonb_to_recordset(${starts}::text::jsonb) as s ("userId" text, issuer text, subject text)
+        order by turn, key) guards`,
+    tx.sql`
+      select pg_advisory_xact_lock(hashtextextended(key, 0)) from (
+        select distinct ${guardKey('start:')}::text || s."agentId" || ':' || coalesce(s."userId", (select id from app_user u
+          where u.tenant_id = ${of.tenantId} and u.issuer = s.issuer and u.subject = s.subject)) as key
+        from jsonb_to_recordset(${starts}::text::jsonb) as s ("agentId" text, "userId" text, issuer text, subject text)
+        order by key) guards`,
+  ])
 }

@@ -10,7 +10,6 @@ import postgres from 'postgres'
 import { BadSetting } from '../config.ts'
 import { type Db, embeddedDb, postgresDb } from './tx.ts'
 
-const CONNECTIONS_MAX = 20
 /** Any number that nothing else in this database locks. */
 const MIGRATION_LOCK = 7_310_001
 
@@ -32,9 +31,7 @@ export async function openServer(url: string): Promise<Db> {
     // The lock ends with the connection.
     await migrator.end({ timeout: 5 })
   }
-  return postgresDb(
-    postgres(url, { max: CONNECTIONS_MAX, connection: { application_name: 'lend' }, ...quiet }),
-  )
+  return postgresDb(url)
 }
 
 const alive = (pid: number): boolean => {

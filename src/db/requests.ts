@@ -35,7 +35,7 @@ export type NewRequest = {
 }
 
 /** One statement: the request and all its items. */
-export async function insertRequest(tx: Tx, request: NewRequest): Promise<void> {
+export function insertRequest(tx: Tx, request: NewRequest): void {
   const pending = request.items.some((i) => i.outcome === 'pending')
   const rows = request.items.map((i, position) => ({
     id: i.id,
@@ -49,7 +49,7 @@ export async function insertRequest(tx: Tx, request: NewRequest): Promise<void> 
     decision_reason: i.reason,
     rule_id: i.ruleId ?? null,
   }))
-  await tx.sql`
+  tx.later`
     with request as (
       insert into access_request (id, tenant_id, session_id, root_id, user_id, reason, digest, status,
         created_at, expires_at, settled_at)
@@ -79,23 +79,24 @@ export type Settled = {
  * Gives pending items their end, and settles the requests that have none pending left. Postgres refuses a second end
  * (I16). `answeredBy` only when a user answered (I6).
  */
-export async function settleItems(
+export function settleItems(
   tx: Tx,
   of: { readonly now: number; readonly answeredBy?: UserId; readonly note?: string | undefined },
   items: readonly Settled[],
-): Promise<void> {
+): void {
   if (items.length === 0) return
   const rows = items.map((i) => ({ ...i, ruleId: i.ruleId ?? null }))
-  await tx.sql`
+  const ids = items.map((i) => i.id)
+  tx.later`
     update request_item i set outcome = r.outcome, decision_reason = r.reason,
       rule_id = coalesce(r."ruleId", i.rule_id), answered_by = ${of.answeredBy ?? null},
       decided_at = to_timestamp(${of.now}::float8)
     from jsonb_to_recordset(${json(rows)}::text::jsonb) as r (id text, outcome text, reason text, "ruleId" text)
-    where i.id = r.id`
-  await tx.sql`
+    where i.id = r.id and i.id = any(${ids}::text[])`
+  tx.later`
     update access_request q set status = 'settled', settled_at = to_timestamp(${of.now}::float8),
       note = coalesce(${of.note ?? null}, q.note)
     where q.status = 'pending'
-      and q.id in (select request_id from request_item where id = any(${items.map((i) => i.id)}::text[]))
+      and q.id in (select request_id from request_item where id = any(${ids}::text[]))
       and not exists (select from request_item i where i.request_id = q.id and i.outcome = 'pending')`
 }

@@ -1,5 +1,6 @@
+import { CHAIN_START, type ChainHead } from '../core/activity.ts'
 import type { AgentId, Mode, SessionId, TemplateId, TenantId, UserId } from '../core/vocabulary.ts'
-import type { Tx } from './tx.ts'
+import { json, type Tx } from './tx.ts'
 
 export type NewSession = {
   readonly id: SessionId
@@ -21,16 +22,25 @@ export type NewSession = {
   readonly expiresAt: number
 }
 
-export async function insertSession(tx: Tx, s: NewSession): Promise<void> {
-  await tx.sql`
+/** One statement for any number. `head`: where its chain stands once its first records, written with it, are there. */
+export function insertSessions(
+  tx: Tx,
+  sessions: readonly { readonly session: NewSession; readonly head?: ChainHead | undefined }[],
+): void {
+  if (sessions.length === 0) return
+  const rows = sessions.map(({ session, head = CHAIN_START }) => ({ ...session, ...head }))
+  tx.later`
     insert into session (id, tenant_id, root_id, parent_id, depth, user_id, agent_id, template_id,
       template_version, mode, mode_expires_at, read_only, task, refresh_hash, claimed_at, created_at,
-      expires_at)
-    values (${s.id}, ${s.tenantId}, ${s.rootId}, ${s.parentId}, ${s.depth}, ${s.userId}, ${s.agentId},
-      ${s.templateId}, ${s.templateVersion}, ${s.mode}, to_timestamp(${s.modeExpiresAt}::float8),
-      ${s.readOnly}, ${s.task}, ${s.refreshHash},
-      case when ${s.refreshHash}::text is null then null else to_timestamp(${s.now}::float8) end,
-      to_timestamp(${s.now}::float8), to_timestamp(${s.expiresAt}::float8))`
+      expires_at, chain_seq, chain_hash)
+    select id, "tenantId", "rootId", "parentId", depth, "userId", "agentId", "templateId",
+      "templateVersion", mode, to_timestamp("modeExpiresAt"), "readOnly", task, "refreshHash",
+      case when "refreshHash" is null then null else to_timestamp(now) end, to_timestamp(now),
+      to_timestamp("expiresAt"), seq, hash
+    from jsonb_to_recordset(${json(rows)}::text::jsonb) as r (id text, "tenantId" text, "rootId" text,
+      "parentId" text, depth integer, "userId" text, "agentId" text, "templateId" text,
+      "templateVersion" integer, mode text, "modeExpiresAt" float8, "readOnly" boolean, task text,
+      "refreshHash" text, now float8, "expiresAt" float8, seq integer, hash text)`
 }
 
 /** Gives a session its one refresh token. False when it has been claimed before. */
@@ -42,15 +52,4 @@ export async function claimSession(
     update session set claimed_at = to_timestamp(${of.now}::float8), refresh_hash = ${of.refreshHash}
     where id = ${of.id} and claimed_at is null and status = 'active' returning id`
   return claimed.length === 1
-}
-
-/** Which session a refresh token names, whatever its state: the caller says why a dead one is refused. */
-export async function sessionOfRefreshToken(
-  tx: Tx,
-  of: { readonly tenantId: TenantId; readonly agentId: AgentId; readonly refreshHash: string },
-): Promise<{ readonly id: SessionId; readonly userId: UserId } | null> {
-  const [row] = await tx.sql<{ id: SessionId; userId: UserId }>`
-    select id, user_id as "userId" from session
-    where refresh_hash = ${of.refreshHash} and tenant_id = ${of.tenantId} and agent_id = ${of.agentId}`
-  return row ?? null
 }

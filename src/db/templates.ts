@@ -40,15 +40,26 @@ export async function runningTemplate(
   tx: Tx,
   of: { readonly tenantId: TenantId; readonly name: string },
 ): Promise<Running | null> {
-  const [row] = await tx.sql<Sql>`
+  return (await runningTemplates(tx, { ...of, names: [of.name] })).get(of.name) ?? null
+}
+
+/** By name; one that the tenant does not see is not in it. */
+export async function runningTemplates(
+  tx: Tx,
+  of: { readonly tenantId: TenantId; readonly names: readonly string[] },
+): Promise<ReadonlyMap<string, Running>> {
+  const rows = await tx.sql<Sql>`
     select t.id, t.name, t.title, e.status, e.adopted_version as "adoptedVersion", e.kept,
       e.modes as "keptModes", e.limits as "keptLimits", v.ceiling, v.modes, v.limits, v.sensitive,
       v.children, v.context
     from template t
     left join enablement e on e.template_id = t.id and e.tenant_id = ${of.tenantId}
     left join template_version v on v.template_id = t.id and v.version = e.adopted_version
-    where t.name = ${of.name} and (t.visibility = 'public' or t.tenant_id = ${of.tenantId})`
-  if (row === undefined) return null
+    where t.name = any(${of.names}::text[]) and (t.visibility = 'public' or t.tenant_id = ${of.tenantId})`
+  return new Map(rows.map((row) => [row.name, running(row)]))
+}
+
+function running(row: Sql): Running {
   const { limits } = row
   return {
     id: row.id,

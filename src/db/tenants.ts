@@ -1,5 +1,5 @@
 import type { TenantRef } from '../callers.ts'
-import type { AgentId, TenantId } from '../core/vocabulary.ts'
+import type { TenantId } from '../core/vocabulary.ts'
 import type { Provider } from '../identity/login.ts'
 import type { Tx } from './tx.ts'
 
@@ -14,14 +14,4 @@ export async function activeProviders(tx: Tx, tenantId: TenantId): Promise<reado
     select id, issuer, audience, first_party_clients as "firstPartyClients",
       creates_users as "createsUsers", private_network as "privateNetwork"
     from identity_provider where tenant_id = ${tenantId} and status = 'active'`
-}
-
-/** The apps, as clients of the tenant's identity providers, whose users' tokens an agent may exchange. */
-export async function appClientsOf(
-  tx: Tx,
-  of: { readonly tenantId: TenantId; readonly agentId: AgentId },
-): Promise<readonly string[]> {
-  const [row] = await tx.sql<{ clients: string[] }>`
-    select app_clients as clients from agent where tenant_id = ${of.tenantId} and id = ${of.agentId}`
-  return row?.clients ?? []
 }

@@ -1,4 +1,5 @@
 import type { ChainHead } from '../core/activity.ts'
+import { assert } from '../core/assert.ts'
 import { effectiveMode, type Rule, type World } from '../core/facts.ts'
 import type { Held } from '../core/held.ts'
 import { lowered } from '../core/limits.ts'
@@ -21,7 +22,7 @@ import type {
   UserId,
 } from '../core/vocabulary.ts'
 import type { Subject } from './activity.ts'
-import { guardShared } from './guard.ts'
+import { guardKey } from './guard.ts'
 import type { Tx } from './tx.ts'
 
 /** A live grant as its row says. */
@@ -95,6 +96,8 @@ export type FreezeScope = 'tenant' | 'template' | 'agent' | 'user'
 
 /** A session tree and all that its decisions rest on, read under the root session's lock (SPEC section 4). */
 export type Tree = {
+  /** The session asked for. */
+  readonly named: SessionId
   readonly root: Node
   /** Live sessions, parents before children, and the one asked for even when it is over. */
   readonly nodes: readonly Node[]
@@ -159,36 +162,44 @@ type SessionSql = Omit<
   adoptedChildren: Child[] | null
 }
 
-const lockRoot = (tx: Tx, { tenantId, sessionId }: TreeOf) => tx.sql<{ id: SessionId }>`
-  select id from session
-  where id = (select root_id from session where id = ${sessionId} and tenant_id = ${tenantId})
-  for update`
+/** Which tree: by one of its sessions, by the refresh token that one of an agent's sessions has, or by a user's prompt. */
+type TreeOf = {
+  readonly tenantId: TenantId
+  readonly now: number
+  /** Permissions to know of beside those that are held or asked of the user. */
+  readonly asked?: readonly string[]
+} & (
+  | { readonly sessionId: SessionId }
+  | { readonly refreshHash: string; readonly agentId: AgentId }
+  | { readonly requestId: RequestId; readonly userId: UserId }
+)
 
-const selectSessions = (tx: Tx, tenantId: TenantId, sessionId: SessionId) => tx.sql<SessionSql>`
-  select s.id, s.tenant_id as "tenantId", s.root_id as "rootId", s.parent_id as "parentId", s.depth,
-    s.user_id as "userId", s.agent_id as "agentId", a.name as "agentName",
-    a.status = 'active' as "agentActive", u.status = 'active' as "userActive",
-    s.template_id as "templateId", t.name as "templateName", t.title as "templateTitle",
-    s.template_version as "templateVersion", s.status, s.end_reason as "endReason",
-    s.read_only as "readOnly", s.version, s.task, s.claimed_at is not null as claimed,
-    extract(epoch from s.created_at)::float8 as "createdAt",
-    extract(epoch from s.expires_at)::float8 as "expiresAt",
-    s.mode as "rowMode", extract(epoch from s.mode_expires_at)::float8 as "modeExpiresAt",
-    s.chain_seq as "chainSeq", s.chain_hash as "chainHash", s.request_times as "requestTimes",
-    v.ceiling, v.modes, v.limits as "ownLimits", v.sensitive, v.children, v.context,
-    e.status as enablement, e.kept, e.modes as "keptModes", e.limits as "keptLimits",
-    w.ceiling as "adoptedCeiling", w.modes as "adoptedModes", w.limits as "adoptedLimits",
-    w.sensitive as "adoptedSensitive", w.children as "adoptedChildren"
-  from session s
-  join agent a on a.id = s.agent_id
-  join app_user u on u.id = s.user_id
-  join template t on t.id = s.template_id
-  join template_version v on v.template_id = s.template_id and v.version = s.template_version
-  left join enablement e on e.tenant_id = s.tenant_id and e.template_id = s.template_id
-  left join template_version w on w.template_id = e.template_id and w.version = e.adopted_version
-  where s.root_id = (select root_id from session where id = ${sessionId} and tenant_id = ${tenantId})
-    and (s.status = 'active' or s.id = ${sessionId})
-  order by s.depth, s.created_at, s.id`
+/** The one of three that is there, as three parameters. */
+const named = (of: TreeOf) => ({
+  sessionId: 'sessionId' in of ? of.sessionId : null,
+  hash: 'refreshHash' in of ? of.refreshHash : null,
+  agentId: 'refreshHash' in of ? of.agentId : null,
+  requestId: 'requestId' in of ? of.requestId : null,
+  userId: 'requestId' in of ? of.userId : null,
+})
+
+/**
+ * The guards of `guardShared` and then the root's lock, in one statement. The row is locked when it comes out of the join,
+ * so after the guards; a lock reads the row as it is then, whatever snapshot the statement began with. A stronger guard that
+ * the transaction has already is no hindrance.
+ */
+const guardAndLockRoot = (tx: Tx, of: TreeOf, by = named(of)) => tx.sql`
+  with named as (
+    select root_id, user_id from session
+    where tenant_id = ${of.tenantId} and id = coalesce(${by.sessionId}::text,
+      (select id from session where refresh_hash = ${by.hash} and agent_id = ${by.agentId}),
+      (select session_id from access_request where id = ${by.requestId} and user_id = ${by.userId}))),
+  guard as materialized (
+    select pg_advisory_xact_lock_shared(hashtextextended(${guardKey(of.tenantId)}::text, 0)),
+      pg_advisory_xact_lock_shared(hashtextextended(${guardKey('')}::text || user_id, 0))
+    from named)
+  select from guard cross join session s where s.id = (select root_id from named)
+  for update of s`
 
 type GrantSql = Omit<GrantRow, 'item'> & ItemJson
 type RuleSql = ItemJson & {
@@ -207,59 +218,91 @@ type ItemSql = ItemJson & {
   expiresAt: number
 }
 
-const selectGrants = (tx: Tx, sessionId: SessionId) => tx.sql<GrantSql>`
-  select g.id, g.session_id as "sessionId", g.permission_id as permission, g.resource, g.narrow,
-    g.read_only as "readOnly", g.source, g.rule_id as "ruleId", g.request_id as "requestId",
-    g.inherited_from as "inheritedFrom", g.parent_session_id as "parentSessionId",
-    extract(epoch from g.created_at)::float8 as "createdAt", g.uses,
-    extract(epoch from g.last_used_at)::float8 as "lastUsedAt"
-  from access_grant g join session s on s.id = g.session_id
-  where s.root_id = (select root_id from session where id = ${sessionId})
-  order by g.created_at, g.id`
+type TreeSql = {
+  named: SessionId | null
+  sessions: SessionSql[]
+  grants: GrantSql[]
+  access: ItemJson[]
+  rules: RuleSql[]
+  items: ItemSql[]
+  catalog: CatalogRow[]
+  frozen: { scope: FreezeScope; targetId: string }[]
+}
 
-// The person is named by themselves, not by a join: only so does Postgres look them up in each part of the view instead of
-// reading every membership of the deployment.
-const selectAccess = (tx: Tx, sessionId: SessionId) => tx.sql<ItemJson>`
-  select distinct x.permission_id as permission, x.resource, null::jsonb as narrow
-  from user_access x
-  where x.user_id = (select user_id from session where id = ${sessionId})
-    and x.tenant_id = (select tenant_id from session where id = ${sessionId})`
-
-const selectRules = (tx: Tx, sessionId: SessionId, now: number) => tx.sql<RuleSql>`
-  select r.id, r.template_id as "templateId", r.effect, r.status = 'suspended' as suspended,
-    r.permission_id as permission, r.resource, r.narrow
-  from consent_rule r join session s on s.tenant_id = r.tenant_id and s.user_id = r.user_id
-  where s.id = ${sessionId} and (r.expires_at is null or r.expires_at > to_timestamp(${now}::float8))
-  order by r.created_at, r.id`
-
-const selectItems = (tx: Tx, sessionId: SessionId) => tx.sql<ItemSql>`
-  select i.id, i.request_id as "requestId", i.session_id as "sessionId", i.permission_id as permission,
-    i.resource, i.narrow, i.outcome, i.decision_reason as reason,
-    extract(epoch from r.created_at)::float8 as "createdAt", extract(epoch from r.expires_at)::float8 as "expiresAt"
-  from request_item i join access_request r on r.id = i.request_id
-  where r.root_id = (select root_id from session where id = ${sessionId})
-    and (i.outcome = 'pending' or i.decision_reason = 'denied_by_user')
-  order by r.created_at, i.position`
-
-const selectCatalog = (
-  tx: Tx,
-  sessionId: SessionId,
-  asked: readonly string[],
-) => tx.sql<CatalogRow>`
-  select p.id, p.kind, p.access, p.risk, p.sensitive, p.delegable, p.title, p.description,
-    p.service_id as service, p.enforced_at as "enforcedAt", p.data,
-    p.kind = 'asset' or (p.kind = 'tool' and p.tool ? 'destination') as "takesResource"
-  from permission p
-  where not p.retired and (p.id = any(${asked}::text[]) or p.id in (
-    select g.permission_id from access_grant g join session s on s.id = g.session_id
-    where s.root_id = (select root_id from session where id = ${sessionId})))`
-
-const selectFrozen = (tx: Tx, sessionId: SessionId) => tx.sql<{
-  scope: FreezeScope
-  targetId: string
-}>`
-  select f.scope, f.target_id as "targetId" from frozen f
-  where f.tenant_id = (select tenant_id from session where id = ${sessionId})`
+/**
+ * All of it in one statement, so on one snapshot. The person is named by themselves, not by a join: only so does Postgres
+ * look them up in each part of the access view instead of reading every membership of the deployment.
+ */
+const selectTree = (tx: Tx, of: TreeOf, by = named(of)) => tx.sql<TreeSql>`
+  with named as (
+    select id, root_id, tenant_id, user_id from session
+    where tenant_id = ${of.tenantId} and id = coalesce(${by.sessionId}::text,
+      (select id from session where refresh_hash = ${by.hash} and agent_id = ${by.agentId}),
+      (select session_id from access_request where id = ${by.requestId} and user_id = ${by.userId})))
+  select (select id from named) as named,
+    (select coalesce(json_agg(x), '[]') from (
+      select s.id, s.tenant_id as "tenantId", s.root_id as "rootId", s.parent_id as "parentId", s.depth,
+        s.user_id as "userId", s.agent_id as "agentId", a.name as "agentName",
+        a.status = 'active' as "agentActive", u.status = 'active' as "userActive",
+        s.template_id as "templateId", t.name as "templateName", t.title as "templateTitle",
+        s.template_version as "templateVersion", s.status, s.end_reason as "endReason",
+        s.read_only as "readOnly", s.version, s.task, s.claimed_at is not null as claimed,
+        extract(epoch from s.created_at)::float8 as "createdAt", extract(epoch from s.expires_at)::float8 as "expiresAt",
+        s.mode as "rowMode", extract(epoch from s.mode_expires_at)::float8 as "modeExpiresAt",
+        s.chain_seq as "chainSeq", s.chain_hash as "chainHash", s.request_times as "requestTimes",
+        v.ceiling, v.modes, v.limits as "ownLimits", v.sensitive, v.children, v.context,
+        e.status as enablement, e.kept, e.modes as "keptModes", e.limits as "keptLimits",
+        w.ceiling as "adoptedCeiling", w.modes as "adoptedModes", w.limits as "adoptedLimits",
+        w.sensitive as "adoptedSensitive", w.children as "adoptedChildren"
+      from session s
+      join agent a on a.id = s.agent_id
+      join app_user u on u.id = s.user_id
+      join template t on t.id = s.template_id
+      join template_version v on v.template_id = s.template_id and v.version = s.template_version
+      left join enablement e on e.tenant_id = s.tenant_id and e.template_id = s.template_id
+      left join template_version w on w.template_id = e.template_id and w.version = e.adopted_version
+      where s.root_id = (select root_id from named) and (s.status = 'active' or s.id = (select id from named))
+      order by s.depth, s.created_at, s.id) x) as sessions,
+    (select coalesce(json_agg(x), '[]') from (
+      select g.id, g.session_id as "sessionId", g.permission_id as permission, g.resource, g.narrow, g.uses,
+        g.read_only as "readOnly", g.source, g.rule_id as "ruleId", g.request_id as "requestId",
+        g.inherited_from as "inheritedFrom", g.parent_session_id as "parentSessionId",
+        extract(epoch from g.created_at)::float8 as "createdAt", extract(epoch from g.last_used_at)::float8 as "lastUsedAt"
+      from access_grant g join session s on s.id = g.session_id
+      where s.root_id = (select root_id from named)
+      order by g.created_at, g.id) x) as grants,
+    (select coalesce(json_agg(x), '[]') from (
+      select distinct x.permission_id as permission, x.resource, null::jsonb as narrow from user_access x
+      where x.user_id = (select user_id from named) and x.tenant_id = (select tenant_id from named)) x) as access,
+    (select coalesce(json_agg(x), '[]') from (
+      select r.id, r.template_id as "templateId", r.effect, r.status = 'suspended' as suspended,
+        r.permission_id as permission, r.resource, r.narrow from consent_rule r
+      where r.tenant_id = (select tenant_id from named) and r.user_id = (select user_id from named)
+        and (r.expires_at is null or r.expires_at > to_timestamp(${of.now}::float8))
+      order by r.created_at, r.id) x) as rules,
+    (select coalesce(json_agg(x), '[]') from (
+      select i.id, i.request_id as "requestId", i.session_id as "sessionId", i.permission_id as permission,
+        i.resource, i.narrow, i.outcome, i.decision_reason as reason,
+        extract(epoch from r.created_at)::float8 as "createdAt", extract(epoch from r.expires_at)::float8 as "expiresAt"
+      from request_item i join access_request r on r.id = i.request_id
+      where r.root_id = (select root_id from named)
+        and (i.outcome = 'pending' or i.decision_reason = 'denied_by_user')
+      order by r.created_at, i.position) x) as items,
+    (select coalesce(json_agg(x), '[]') from (
+      select p.id, p.kind, p.access, p.risk, p.sensitive, p.delegable, p.title, p.description,
+        p.service_id as service, p.enforced_at as "enforcedAt", p.data,
+        p.kind = 'asset' or (p.kind = 'tool' and p.tool ? 'destination') as "takesResource"
+      from permission p
+      where not p.retired and p.id in (
+        select unnest(${of.asked ?? []}::text[])
+        union all
+        select g.permission_id from access_grant g join session s on s.id = g.session_id
+        where s.root_id = (select root_id from named)
+        union all
+        select i.permission_id from access_request r join request_item i on i.request_id = r.id
+        where r.root_id = (select root_id from named) and r.status = 'pending')) x) as catalog,
+    (select coalesce(json_agg(x), '[]') from (
+      select f.scope, f.target_id as "targetId" from frozen f where f.tenant_id = (select tenant_id from named)) x) as frozen`
 
 function nodeOf(row: SessionSql, now: number, grants: GrantSql[], items: ItemSql[]): Node {
   const {
@@ -301,54 +344,30 @@ function nodeOf(row: SessionSql, now: number, grants: GrantSql[], items: ItemSql
 
 /**
  * Locks the root session and reads its tree. Null when the tenant has no such session. `now` in seconds; `asked` names
- * the permissions to look up beside those that are held. A fixed number of statements, sent together.
+ * the permissions to look up beside those that are held.
  */
-export async function lockTree(
-  tx: Tx,
-  of: TreeOf & {
-    readonly userId: UserId
-    /** The caller has taken a stronger guard already. */
-    readonly guarded?: boolean
-  },
-): Promise<Tree | null> {
-  // Each is a statement of its own, in this order: what is read after the lock is what is true under it.
-  const [, , tree] = await Promise.all([
-    of.guarded ? undefined : guardShared(tx, of),
-    lockRoot(tx, of),
-    readTree(tx, of),
-  ])
+export async function lockTree(tx: Tx, of: TreeOf): Promise<Tree | null> {
+  // Statements of their own, in this order: what is read after the lock is what is true under it.
+  const [, tree] = await Promise.all([guardAndLockRoot(tx, of), readTree(tx, of)])
   return tree
-}
-
-type TreeOf = {
-  readonly tenantId: TenantId
-  readonly sessionId: SessionId
-  readonly now: number
-  readonly asked?: readonly string[]
 }
 
 /** The same without the lock, for questions that change nothing: what it says may be over by the time it is read. */
 export async function readTree(tx: Tx, of: TreeOf): Promise<Tree | null> {
-  const { tenantId, sessionId, now } = of
-  const [sessions, grants, access, rules, items, catalog, frozen] = await Promise.all([
-    selectSessions(tx, tenantId, sessionId),
-    selectGrants(tx, sessionId),
-    selectAccess(tx, sessionId),
-    selectRules(tx, sessionId, now),
-    selectItems(tx, sessionId),
-    selectCatalog(tx, sessionId, of.asked ?? []),
-    selectFrozen(tx, sessionId),
-  ])
-  const nodes = sessions.map((row) => nodeOf(row, now, grants, items))
+  const [row] = await selectTree(tx, of)
+  assert(row, 'a statement without a from has one row')
+  const { sessions, grants, access, rules, items, catalog, frozen } = row
+  const nodes = sessions.map((session) => nodeOf(session, of.now, grants, items))
   const root = nodes.find((node) => node.parentId === null) ?? nodes[0]
-  if (root === undefined) return null
+  if (root === undefined || row.named === null) return null
   const byTemplate = new Map<TemplateId, Rule[]>()
-  for (const row of rules) {
-    const list = byTemplate.get(row.templateId) ?? []
-    list.push({ id: row.id, effect: row.effect, suspended: row.suspended, item: itemOf(row) })
-    byTemplate.set(row.templateId, list)
+  for (const rule of rules) {
+    const list = byTemplate.get(rule.templateId) ?? []
+    list.push({ id: rule.id, effect: rule.effect, suspended: rule.suspended, item: itemOf(rule) })
+    byTemplate.set(rule.templateId, list)
   }
   return {
+    named: row.named,
     root,
     nodes,
     userAccess: access.map(itemOf),
@@ -356,8 +375,9 @@ export async function readTree(tx: Tx, of: TreeOf): Promise<Tree | null> {
     denied: items.filter((i) => i.outcome === 'refused').map(itemOf),
     catalog: new Map(catalog.map((row) => [row.id, row])),
     frozen,
-    openRequests: new Set(items.filter((i) => i.outcome === 'pending').map((i) => i.requestId))
-      .size,
+    openRequests: new Set(
+      items.filter((i) => i.outcome === 'pending' && i.expiresAt > of.now).map((i) => i.requestId),
+    ).size,
     requestTimes: sessions.find((row) => row.parentId === null)?.requestTimes ?? [],
   }
 }

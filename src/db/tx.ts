@@ -2,7 +2,8 @@ import type { PGlite, Transaction } from '@electric-sql/pglite'
 import type { PgDatabase, PgQueryResultHKT } from 'drizzle-orm/pg-core'
 import { drizzle as drizzlePglite } from 'drizzle-orm/pglite'
 import { drizzle as drizzlePostgres } from 'drizzle-orm/postgres-js'
-import type postgres from 'postgres'
+import postgres from 'postgres'
+import { ConnectionLost, createSeats, type Seat } from './seats.ts'
 import * as tables from './tables.ts'
 
 /**
@@ -15,6 +16,8 @@ import * as tables from './tables.ts'
  */
 export type Tx = {
   readonly sql: <T>(text: TemplateStringsArray, ...values: readonly SqlValue[]) => Promise<T[]>
+  /** A statement whose rows nobody needs: sent at once, not waited for before the commit, which cannot succeed if it failed. */
+  readonly later: (text: TemplateStringsArray, ...values: readonly SqlValue[]) => void
   readonly orm: Orm
 }
 export type SqlValue = string | number | boolean | null | readonly string[] | readonly number[]
@@ -78,50 +81,159 @@ export async function withTx<T>(db: Db, label: string, body: (tx: Tx) => Promise
 export const withRead = <T>(db: Db, label: string, body: (tx: Tx) => Promise<T>): Promise<T> =>
   body(db.alone).catch((error: unknown) => blame(error, label))
 
-type Client = {
-  readonly run: <R>(text: TemplateStringsArray, values: readonly SqlValue[]) => Promise<R[]>
-  readonly orm: () => Orm
+const noop = (): void => undefined
+
+type Run = <R>(text: TemplateStringsArray, values: readonly SqlValue[]) => Promise<R[]>
+
+const ABORTED = '25P02'
+
+/** Notes the first statement that fails: it explains the ones after it, which only say that the transaction is aborted. */
+function watched(run: Run): { run: Run; explains: (error: unknown) => unknown } {
+  let first: { error: unknown } | undefined
+  return {
+    run: (text, values) => {
+      const sent = run(text, values)
+      sent.catch((error: unknown) => {
+        first ??= { error }
+      })
+      return sent as never
+    },
+    explains: (error) =>
+      first !== undefined && (error === undefined || sqlState(error) === ABORTED)
+        ? first.error
+        : error,
+  }
 }
 
 /** Drizzle is made only where it is asked for: it costs more than most statements. */
-function txOn(client: Client, count: () => void): Tx {
-  let orm: Orm | undefined
+function txOn(of: { run: Run; orm: () => Orm; later: (sent: Promise<unknown>) => void }): Tx {
   return {
-    sql: (text, ...values) => {
-      count()
-      return client.run(text, values)
+    sql: (text, ...values) => of.run(text, values),
+    later: (text, ...values) => {
+      const sent = of.run(text, values)
+      sent.catch(noop)
+      of.later(sent)
     },
     get orm() {
-      orm ??= client.orm()
-      return orm
+      return of.orm()
     },
   }
 }
 
-export function postgresDb(client: postgres.Sql): Db {
+const notAlone = (): never => {
+  throw new Error('a statement outside a transaction has no commit to wait for')
+}
+
+type SeatOrm = WeakMap<Seat, Orm>
+
+const ormOn = (orms: SeatOrm, seat: Seat): Orm => {
+  const known = orms.get(seat)
+  if (known !== undefined) return known
+  const sql = Object.assign(seat.sql as unknown as postgres.Sql, { options: seat.options })
+  const made = drizzlePostgres(sql, { schema: tables }) as unknown as Orm
+  orms.set(seat, made)
+  return made
+}
+
+const runOn =
+  (sql: postgres.Sql, count: () => void): Run =>
+  async <R>(text: TemplateStringsArray, values: readonly SqlValue[]) => {
+    count()
+    return (await sql(text, ...(values as postgres.ParameterOrFragment<never>[]))) as unknown as R[]
+  }
+
+/**
+ * One transaction on a seat: `begin` travels with the first statements and `commit` with the last. Whatever goes wrong is
+ * thrown, and then nothing of it is kept.
+ */
+async function inSeat<T>(
+  seat: Seat,
+  of: { readonly run: Run; readonly orm: () => Orm },
+  body: (tx: Tx) => Promise<T>,
+): Promise<T> {
+  const later: Promise<unknown>[] = []
+  let over = false
+  const { run, explains } = watched(of.run)
+  const tx = txOn({
+    run: (text, values) =>
+      over ? Promise.reject(new Error('the transaction is over')) : run(text, values),
+    orm: of.orm,
+    later: (sent) => later.push(sent),
+  })
+  const lost = new Promise<never>((_, reject) => {
+    seat.onLost = (error) => {
+      over = true
+      reject(error)
+    }
+  })
+  if (seat.lost) throw new ConnectionLost()
+  const send = (statement: postgres.PendingQuery<postgres.Row[]>) => {
+    const sent = statement.simple().execute()
+    sent.catch(noop)
+    return sent
+  }
+  seat.idle = false
+  const begun = send(seat.sql`begin`)
+  let end: ReturnType<typeof send> | undefined
+  const work = async (): Promise<T> => {
+    const value = await body(tx)
+    over = true
+    end = send(seat.sql`commit`)
+    await Promise.all([begun, ...later])
+    // Postgres answers a commit of what has failed with ROLLBACK: an error that the body swallowed is no success.
+    if ((await end).command !== 'COMMIT')
+      throw explains(undefined) ?? new Error('the transaction was rolled back')
+    seat.idle = true
+    return value
+  }
+  try {
+    return await Promise.race([work(), lost])
+  } catch (error) {
+    over = true
+    if (seat.lost) throw error
+    const ended = end ?? send(seat.sql`rollback`)
+    await Promise.race([ended, lost])
+    seat.idle = true
+    throw explains(error)
+  }
+}
+
+const READERS_MAX = 6
+const SEATS_MAX = 16
+const quiet = { onnotice: noop }
+
+/** A Postgres server. Statements outside transactions share a few connections; a transaction has one to itself. */
+export function postgresDb(
+  url: string,
+  of: { readonly readers?: number; readonly seats?: number; readonly name?: string } = {},
+): Db {
   let statements = 0
   const count = () => {
     statements++
   }
-  // Drizzle fixes date and JSON parsing on a client when it is made; done once here so every transaction agrees.
-  drizzlePostgres(client)
-  const on = (sql: postgres.Sql | postgres.TransactionSql): Tx =>
-    txOn(
-      {
-        run: async <R>(text: TemplateStringsArray, values: readonly SqlValue[]) =>
-          (await sql(text, ...(values as postgres.ParameterOrFragment<never>[]))) as unknown as R[],
-        orm: () =>
-          drizzlePostgres(Object.assign(sql as postgres.Sql, { options: client.options }), {
-            schema: tables,
-          }) as unknown as Orm,
-      },
-      count,
-    )
+  const options = { ...quiet, connection: { application_name: of.name ?? 'lend' } }
+  const client = postgres(url, { ...options, max: of.readers ?? READERS_MAX })
+  // Drizzle fixes date and JSON parsing on a client when it is made; done at once so that every statement agrees.
+  const alone = drizzlePostgres(client, { schema: tables }) as unknown as Orm
+  const orms: SeatOrm = new WeakMap()
+  const seats = createSeats(url, options, {
+    most: of.seats ?? SEATS_MAX,
+    prepare: (seat) => void ormOn(orms, seat),
+  })
+  const begin = async <T>(label: string, body: (tx: Tx) => Promise<T>): Promise<T> => {
+    const seat = await seats.take().catch((e: unknown) => blame(e, label))
+    try {
+      return await inSeat(seat, { run: runOn(seat.sql, count), orm: () => ormOn(orms, seat) }, body)
+    } catch (error) {
+      return blame(error, label)
+    } finally {
+      seats.give(seat)
+    }
+  }
   return {
     kind: 'server',
-    begin: (label, body) =>
-      client.begin((tx) => body(on(tx))).catch((e: unknown) => blame(e, label)) as Promise<never>,
-    alone: on(client),
+    begin,
+    alone: txOn({ run: runOn(client, count), orm: () => alone, later: notAlone }),
     listen: async (channel, onKick) => {
       const subscription = await client.listen(channel, onKick, onKick)
       return async () => {
@@ -131,32 +243,53 @@ export function postgresDb(client: postgres.Sql): Db {
     kick: async (channel) => {
       await client.notify(channel, '')
     },
-    close: () => client.end({ timeout: 5 }),
+    close: async () => {
+      await Promise.all([seats.close(), client.end({ timeout: 5 })])
+    },
     statements: () => statements,
   }
 }
 
 export function embeddedDb(pglite: PGlite): Db {
   let statements = 0
-  const count = () => {
-    statements++
-  }
-  const on = (sql: PGlite | Transaction): Tx =>
-    txOn(
-      {
-        run: async <R>(text: TemplateStringsArray, values: readonly SqlValue[]) =>
-          (await sql.sql<R>(text, ...values)).rows,
-        orm: () => drizzlePglite(sql as PGlite, { schema: tables }) as unknown as Orm,
+  const runIn =
+    (sql: PGlite | Transaction): Run =>
+    async <R>(text: TemplateStringsArray, values: readonly SqlValue[]) => {
+      statements++
+      return (await sql.sql<R>(text, ...values)).rows
+    }
+  const on = (sql: PGlite | Transaction, run: Run, later: (sent: Promise<unknown>) => void): Tx => {
+    let orm: Orm | undefined
+    return txOn({
+      run,
+      orm: () => {
+        orm ??= drizzlePglite(sql as PGlite, { schema: tables }) as unknown as Orm
+        return orm
       },
-      count,
-    )
+      later,
+    })
+  }
   return {
     kind: 'embedded',
     begin: (label, body) =>
       pglite
-        .transaction((tx) => body(on(tx)))
+        .transaction(async (transaction) => {
+          const later: Promise<unknown>[] = []
+          const { run, explains } = watched(runIn(transaction))
+          const tx = on(transaction, run, (sent) => later.push(sent))
+          try {
+            const value = await body(tx)
+            await Promise.all(later)
+            // A commit of what has failed is a rollback: an error that the body swallowed is no success.
+            const failed = explains(undefined)
+            if (failed !== undefined) throw failed
+            return value
+          } catch (error) {
+            throw explains(error)
+          }
+        })
         .catch((e: unknown) => blame(e, label)) as Promise<never>,
-    alone: on(pglite),
+    alone: on(pglite, runIn(pglite), notAlone),
     listen: async (channel, onKick) => {
       const stop = await pglite.listen(channel, onKick)
       return () => stop()

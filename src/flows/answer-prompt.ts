@@ -66,15 +66,16 @@ const isYes = (answer: Answer): boolean => answer === 'allow_once' || answer ===
 const isAlways = (answer: Answer): boolean => answer === 'allow_always' || answer === 'deny_always'
 
 async function readRequest(tx: Tx, caller: UserCaller, id: RequestId) {
-  const [request] = await tx.sql<RequestSql>`
-    select session_id as "sessionId", digest, status, extract(epoch from expires_at)::float8 as "expiresAt"
-    from access_request where id = ${id} and tenant_id = ${caller.tenant.id} and user_id = ${caller.userId}`
-  if (request === undefined) return null
-  const items = await tx.sql<ItemSql>`
-    select id, permission_id as permission, resource, narrow, outcome, decision_reason as reason,
-      sensitive as "shownSensitive", asked_reason as "askedReason", rule_id as "ruleId"
-    from request_item where request_id = ${id} order by position`
-  return { request, items }
+  const [row] = await tx.sql<RequestSql & { items: ItemSql[] }>`
+    select r.session_id as "sessionId", r.digest, r.status,
+      extract(epoch from r.expires_at)::float8 as "expiresAt",
+      (select json_agg(x) from (
+        select i.id, i.permission_id as permission, i.resource, i.narrow, i.outcome, i.decision_reason as reason,
+          i.sensitive as "shownSensitive", i.asked_reason as "askedReason", i.rule_id as "ruleId"
+        from request_item i where i.request_id = r.id order by i.position) x) as items
+    from access_request r
+    where r.id = ${id} and r.tenant_id = ${caller.tenant.id} and r.user_id = ${caller.userId}`
+  return row ?? null
 }
 
 /** Whether this answer comes too late, twice or for something else: asked before all else (SPEC section 4). */
@@ -208,7 +209,7 @@ async function saveRules(
   return rules
 }
 
-async function grantAllowed(
+function grantAllowed(
   ctx: Ctx,
   tx: Tx,
   journal: Journal,
@@ -230,7 +231,7 @@ async function grantAllowed(
       requestId: of.requestId,
     })
   }
-  await insertGrants(tx, { tenantId: node.tenantId, now: secondsNow(ctx.clock) }, granted)
+  insertGrants(tx, { tenantId: node.tenantId, now: secondsNow(ctx.clock) }, granted)
   for (const g of granted)
     journal.session(subjectOf(node), 'grant.created', {
       grant_id: g.id,
@@ -240,7 +241,7 @@ async function grantAllowed(
     })
 }
 
-async function record(
+function record(
   tx: Tx,
   journal: Journal,
   caller: UserCaller,
@@ -267,7 +268,7 @@ async function record(
       ...(of.rules.has(q.row.id) ? { rule_id: of.rules.get(q.row.id) } : {}),
     })
   }
-  await settleItems(
+  settleItems(
     tx,
     { now: of.now, answeredBy: caller.userId, note: of.note },
     of.judged.map((q) => ({
@@ -295,22 +296,15 @@ export async function answerPrompt(
   const stops = answers.items.some((i) => i.decision === 'deny_always')
   // A deny rule reaches all of the user's sessions, so it takes the user's guard alone, before any session's lock.
   if (stops) await guardUserAlone(tx, of)
-  const first = await readRequest(tx, caller, answers.requestId)
-  if (first === null) return fail('not_found', { detail: 'You have no such access request.' })
-  const names = first.items.map((i) => i.permission)
-  const found = await lockTree(tx, {
-    ...of,
-    sessionId: first.request.sessionId,
-    now,
-    asked: names,
-    guarded: stops,
-  })
-  // Read again under the lock: the first look only told which lock.
-  const asked = await readRequest(tx, caller, answers.requestId)
-  if (asked === null) return fail('not_found')
-  const late = conflict(asked.request, asked.items, answers.digest, now)
+  const { requestId } = answers
+  const [found, asked] = await Promise.all([
+    lockTree(tx, { ...of, requestId, now }),
+    readRequest(tx, caller, requestId),
+  ])
+  if (asked === null) return fail('not_found', { detail: 'You have no such access request.' })
+  const late = conflict(asked, asked.items, answers.digest, now)
   if (late) return { ok: false, fault: late }
-  const live = liveNode(found, asked.request.sessionId, now)
+  const live = liveNode(found, asked.sessionId, now)
   if (!live.ok) return live.fault.code === 'session_over' ? fail('request_cancelled') : live
   const before = live.value
   const questions = questionsOf(asked.items, answers, now)
@@ -321,14 +315,13 @@ export async function answerPrompt(
 
   const journal = new Journal(ctx, before.node.tenantId)
   // What the user has lost is noticed at an answer too: else it would stand in for what they allow now, and then go.
-  const { tree } = await narrowTree(tx, journal, before.tree)
+  const { tree } = narrowTree(tx, journal, before.tree)
   const node = nodeIn(tree, before.node.id) ?? before.node
   const world = worldOf(tree, node)
   const judged = judge(world, questions.value)
-  const { requestId } = answers
   const rules = await saveRules(ctx, tx, journal, node, world, { requestId, judged })
-  await record(tx, journal, caller, { node, requestId, judged, rules, note: answers.note, now })
-  await grantAllowed(ctx, tx, journal, node, world, { requestId, judged })
+  record(tx, journal, caller, { node, requestId, judged, rules, note: answers.note, now })
+  grantAllowed(ctx, tx, journal, node, world, { requestId, judged })
   if (stops) await endDenied(ctx, tx, journal, caller, node.templateId)
   await journal.write(tx)
   return ok({ requestId, template: templateRef(node) })

@@ -1,7 +1,7 @@
 import type { AgentCaller } from '../callers.ts'
 import type { DecisionReason } from '../core/reason.ts'
 import type { GrantId, ItemId } from '../core/vocabulary.ts'
-import { withTx } from '../db/tx.ts'
+import { withRead } from '../db/tx.ts'
 import type { Ctx } from '../ports.ts'
 
 export type Answered = {
@@ -23,26 +23,24 @@ type Look = {
 }
 
 const look = (ctx: Ctx, caller: AgentCaller, ids: readonly ItemId[]): Promise<Look> =>
-  withTx(ctx.db, 'await_answer', async (tx) => {
-    const [items, [session], held] = await Promise.all([
-      tx.sql<Answered>`
-        select i.id, i.outcome, i.decision_reason as reason, r.note
-        from request_item i join access_request r on r.id = i.request_id
-        where i.id = any(${ids}::text[]) and i.session_id = ${caller.sessionId}`,
-      tx.sql<{ open: boolean }>`
-        with recursive path as (
-          select id, parent_id, agent_id, template_id from session where id = ${caller.sessionId}
-          union all
-          select p.id, p.parent_id, p.agent_id, p.template_id
-          from path c join session p on p.id = c.parent_id)
-        select s.status = 'active' and not exists (
+  withRead(ctx.db, 'await_answer', async (tx) => {
+    const [row] = await tx.sql<{ items: Answered[] | null; open: boolean; held: GrantId[] | null }>`
+      with recursive path as (
+        select id, parent_id, agent_id, template_id from session where id = ${caller.sessionId}
+        union all
+        select p.id, p.parent_id, p.agent_id, p.template_id
+        from path c join session p on p.id = c.parent_id)
+      select s.status = 'active' and not exists (
           select from frozen f join path p
             on f.target_id in (s.tenant_id, s.user_id, p.agent_id, p.template_id)
-          where f.tenant_id = s.tenant_id) as open
-        from session s where s.id = ${caller.sessionId}`,
-      tx.sql<{ id: GrantId }>`select id from access_grant where session_id = ${caller.sessionId}`,
-    ])
-    return { items, open: session?.open ?? false, held: held.map((g) => g.id) }
+          where f.tenant_id = s.tenant_id) as open,
+        (select json_agg(x) from (
+          select i.id, i.outcome, i.decision_reason as reason, r.note
+          from request_item i join access_request r on r.id = i.request_id
+          where i.id = any(${ids}::text[]) and i.session_id = s.id) x) as items,
+        (select json_agg(g.id) from access_grant g where g.session_id = s.id) as held
+      from session s where s.id = ${caller.sessionId}`
+    return { items: row?.items ?? [], open: row?.open ?? false, held: row?.held ?? [] }
   })
 
 /**

@@ -74,8 +74,8 @@ export async function endDenied(
   const now = secondsNow(ctx.clock)
   const of = { tenantId: caller.tenant.id, userId: caller.userId }
   for (const root of await liveRootsOf(tx, { ...of, templateId })) {
-    const tree = await lockTree(tx, { ...of, sessionId: root as SessionId, now, guarded: true })
-    if (tree) await narrowTree(tx, journal, tree)
+    const tree = await lockTree(tx, { ...of, sessionId: root as SessionId, now })
+    if (tree) narrowTree(tx, journal, tree)
   }
 }
 

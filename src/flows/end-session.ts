@@ -15,12 +15,12 @@ export async function endSession(
 ): Promise<Result<Ended>> {
   const result = await withTx(ctx.db, 'end_session', async (tx): Promise<Result<Ended>> => {
     const now = secondsNow(ctx.clock)
-    const { sessionId, userId, tenant } = caller
-    const found = await lockTree(tx, { tenantId: tenant.id, userId, sessionId, now })
+    const { sessionId, tenant } = caller
+    const found = await lockTree(tx, { tenantId: tenant.id, sessionId, now })
     const live = liveNode(found, sessionId, now, caller.sessionVersion)
     if (!live.ok) return live
     const journal = new Journal(ctx, tenant.id)
-    const ended = await endSubtree(tx, journal, {
+    const ended = endSubtree(tx, journal, {
       ...live.value,
       top: live.value.node,
       reason: 'agent',

@@ -1,29 +1,27 @@
 import { createHash } from 'node:crypto'
-import type { AppCaller } from '../callers.ts'
+import type { AppCaller, TenantRef } from '../callers.ts'
+import { assert } from '../core/assert.ts'
 import type { SessionClaims } from '../core/claims.ts'
 import type { SessionId, UserId } from '../core/vocabulary.ts'
 import { Journal } from '../db/activity.ts'
 import { narrowTree } from '../db/endings.ts'
-import { claimSession, sessionOfRefreshToken } from '../db/sessions.ts'
+import { claimSession } from '../db/sessions.ts'
 import { lockTree, type Node, nodeIn, subjectOf, type Tree } from '../db/tree.ts'
 import { type Tx, withTx } from '../db/tx.ts'
-import { findOrCreateUser, type Person } from '../db/users.ts'
+import { findOrCreateUser, findUser, type Person } from '../db/users.ts'
 import { type Fault, fail, ok, type Result } from '../fault.ts'
 import type { Ctx } from '../ports.ts'
-import { type Issued, issueToken, targetOf } from './issue-token.ts'
+import { type Batches, createBatches } from './batches.ts'
+import { type Issued, issueToken, type Target, targetOf } from './issue-token.ts'
 import { freezeFault, liveNode, secondsNow, templateRef } from './live.ts'
-import { startRoot } from './start-session.ts'
+import { type Started, type StartInput, startRoot, startRoots } from './start-session.ts'
 
 const hashed = (secret: string): string => createHash('sha256').update(secret).digest('hex')
 
-/** A refusal to a client that authenticated is on record, naming what is known (I12). Nothing else is written. */
-async function refuse(
-  tx: Tx,
-  journal: Journal,
-  app: AppCaller,
-  fault: Fault,
-  of: { node?: Node | undefined; userId?: UserId | undefined; how: string },
-): Promise<Result<never>> {
+type Refused = { node?: Node | undefined; userId?: UserId | undefined; how: string }
+
+/** A refusal to a client that authenticated is on record, naming what is known (I12). */
+function noteRefusal(journal: Journal, app: AppCaller, fault: Fault, of: Refused): void {
   const data = {
     how: of.how,
     reason: fault.code,
@@ -35,6 +33,17 @@ async function refuse(
       agentId: app.agentId,
       ...(of.userId === undefined ? {} : { userId: of.userId }),
     })
+}
+
+/** The record of a refusal is all that is written. */
+async function refuse(
+  tx: Tx,
+  journal: Journal,
+  app: AppCaller,
+  fault: Fault,
+  of: Refused,
+): Promise<Result<never>> {
+  noteRefusal(journal, app, fault, of)
   await journal.write(tx)
   return { ok: false, fault }
 }
@@ -51,67 +60,152 @@ export type StartByExchange = {
 /**
  * RFC 8693, start (SPEC section 6.1): the user's token has been verified and bound to this agent's app. The answer's token
  * carries no permission (I1); the mode is `ask`, since an app could claim anything, unless the user created the session
- * (I7).
+ * (I7). Starts of one tenant that come at once share a transaction.
  */
 export async function startByExchange(
   ctx: Ctx,
   app: AppCaller,
   input: StartByExchange,
 ): Promise<Result<Issued>> {
-  return withTx(ctx.db, 'start_session', async (tx): Promise<Result<Issued>> => {
+  const { sessionId, template } = input
+  if (sessionId !== undefined) return claimByExchange(ctx, app, { ...input, sessionId })
+  if (template === undefined)
+    return fail('request_malformed', { errors: [{ path: 'template', message: 'is required' }] })
+  return startsOf(ctx)(app.tenant, { app, input: { ...input, template } })
+}
+
+type Start = {
+  readonly app: AppCaller
+  readonly input: StartByExchange & { readonly template: string }
+}
+
+const STARTS_MOST = 32
+const BATCHES_AT_ONCE = 3
+const batches = new WeakMap<Ctx, Batches<TenantRef, Start, Result<Issued>>>()
+
+function startsOf(ctx: Ctx): Batches<TenantRef, Start, Result<Issued>> {
+  const known = batches.get(ctx)
+  if (known !== undefined) return known
+  const made = createBatches<TenantRef, Start, Result<Issued>>(
+    (tenant, starts) => withTx(ctx.db, 'start_sessions', (tx) => startAll(ctx, tx, tenant, starts)),
+    { most: STARTS_MOST, atOnce: BATCHES_AT_ONCE },
+  )
+  batches.set(ctx, made)
+  return made
+}
+
+/** Starts of one tenant. Only those that can be answered are started: no refusal leaves a session behind. */
+async function startAll(
+  ctx: Ctx,
+  tx: Tx,
+  tenant: TenantRef,
+  starts: readonly Start[],
+): Promise<readonly Result<Issued>[]> {
+  const journal = new Journal(ctx, tenant.id)
+  const targets = await Promise.all(
+    starts.map(({ input }) => targetOf(ctx, tx, { tenant, resource: input.resource })),
+  )
+  const refreshTokens = starts.map(() => ctx.ids.secret())
+  const inputs = starts.map(
+    ({ app, input }, i): StartInput => ({
+      who: input.person,
+      agentId: app.agentId,
+      template: input.template,
+      mode: 'ask',
+      task: input.task,
+      by: 'exchange',
+      refreshHash: hashed(refreshTokens[i] ?? ''),
+    }),
+  )
+  const possible = inputs.filter((_, i) => targets[i]?.ok)
+  const started = await startRoots(ctx, tx, tenant, possible, journal)
+  const answers: Result<Issued>[] = []
+  for (const [i, { app, input }] of starts.entries()) {
+    const [target, start, refreshToken] = [targets[i], inputs[i], refreshTokens[i]]
+    assert(target && start && refreshToken, 'there is one of each')
+    const answer = async (): Promise<Result<Issued>> => {
+      if (!target.ok) return target
+      const first = started[possible.indexOf(start)]
+      assert(first, 'every start has its answer')
+      const session = await orCreated(ctx, tx, tenant, {
+        first,
+        person: input.person,
+        start,
+        journal,
+      })
+      if (!session.ok) return session
+      const claims = issueFirst(ctx, journal, app, session.value, target.value)
+      return ok({ claims, sessionId: session.value.id, refreshToken })
+    }
+    const answered = await answer()
+    answers.push(
+      answered.ok ? answered : await refuseStart(tx, journal, app, input.person, answered.fault),
+    )
+  }
+  await journal.write(tx)
+  return answers
+}
+
+/** Somebody whom the tenant does not know yet may be brought in by their provider, and is started then. */
+async function orCreated(
+  ctx: Ctx,
+  tx: Tx,
+  tenant: TenantRef,
+  of: { first: Result<Started>; person: Person; start: StartInput; journal: Journal },
+): Promise<Result<Started>> {
+  const { first, person, start, journal } = of
+  if (first.ok || first.fault.code !== 'user_unknown') return first
+  const user = await findOrCreateUser(ctx, tx, tenant, person, journal)
+  if (user === null) return first
+  // What this batch has opened so far is written, so that the limit on live roots counts it.
+  await journal.write(tx)
+  return startRoot(ctx, tx, tenant, { ...start, who: { userId: user.id } }, journal)
+}
+
+function issueFirst(
+  ctx: Ctx,
+  journal: Journal,
+  app: AppCaller,
+  started: Started,
+  target: Target,
+): SessionClaims {
+  const { id, subject, template, expiresAt } = started
+  const { userId, head } = subject
+  const node = firstNode({ id, app, userId, template, expiresAt, head })
+  return issueToken(ctx, journal, {
+    tenant: app.tenant,
+    tree: lonely(node),
+    node,
+    target,
+    how: 'start',
+  })
+}
+
+/** Looks the person up for the record, if the tenant knows them. */
+async function refuseStart(
+  tx: Tx,
+  journal: Journal,
+  app: AppCaller,
+  person: Person,
+  fault: Fault,
+): Promise<Result<never>> {
+  const user = await findUser(tx, app.tenant, person)
+  noteRefusal(journal, app, fault, { how: 'start', ...(user ? { userId: user.id } : {}) })
+  return { ok: false, fault }
+}
+
+const claimByExchange = (
+  ctx: Ctx,
+  app: AppCaller,
+  input: StartByExchange & { readonly sessionId: string },
+): Promise<Result<Issued>> =>
+  withTx(ctx.db, 'claim_session', async (tx): Promise<Result<Issued>> => {
     const journal = new Journal(ctx, app.tenant.id)
     const user = await findOrCreateUser(ctx, tx, app.tenant, input.person, journal)
     if (user === null) return refuse(tx, journal, app, { code: 'user_unknown' }, { how: 'start' })
-    const target = await targetOf(ctx, tx, { tenant: app.tenant, resource: input.resource })
-    if (!target.ok) return refuse(tx, journal, app, target.fault, { how: 'start', userId: user.id })
-    if (input.sessionId !== undefined)
-      return claim(ctx, tx, journal, app, {
-        userId: user.id,
-        sessionId: input.sessionId,
-        resource: input.resource,
-        template: input.template,
-      })
-    if (input.template === undefined)
-      return fail('request_malformed', { errors: [{ path: 'template', message: 'is required' }] })
-
-    const refreshToken = ctx.ids.secret()
-    const started = await startRoot(
-      ctx,
-      tx,
-      {
-        tenant: app.tenant,
-        userId: user.id,
-        agentId: app.agentId,
-        template: input.template,
-        mode: 'ask',
-        task: input.task,
-        by: 'exchange',
-        refreshHash: hashed(refreshToken),
-      },
-      journal,
-    )
-    if (!started.ok)
-      return refuse(tx, journal, app, started.fault, { how: 'start', userId: user.id })
-    const { subject, template, expiresAt } = started.value
-    const node = firstNode({
-      id: started.value.id,
-      app,
-      userId: user.id,
-      template,
-      expiresAt,
-      head: subject.head,
-    })
-    const claims = issueToken(ctx, journal, {
-      tenant: app.tenant,
-      tree: lonely(node),
-      node,
-      target: target.value,
-      how: 'start',
-    })
-    await journal.write(tx)
-    return ok({ claims, sessionId: started.value.id, refreshToken })
+    const { sessionId, resource, template } = input
+    return claim(ctx, tx, journal, app, { userId: user.id, sessionId, resource, template })
   })
-}
 
 /** A session that has just been inserted, without reading it back: it holds nothing and has no parent. */
 function firstNode(of: {
@@ -157,12 +251,7 @@ async function claim(
   const how = of.parentId === undefined ? 'start' : 'subagent'
   const now = secondsNow(ctx.clock)
   const sessionId = of.sessionId as SessionId
-  const found = await lockTree(tx, {
-    tenantId: app.tenant.id,
-    userId: of.userId,
-    sessionId,
-    now,
-  })
+  const found = await lockTree(tx, { tenantId: app.tenant.id, sessionId, now })
   const named = found === null ? undefined : nodeIn(found, sessionId)
   // Another user's, another agent's or another parent's session is as unknown as one that never was, over or not.
   if (
@@ -199,7 +288,7 @@ async function claim(
   const refreshToken = ctx.ids.secret()
   if (!(await claimSession(tx, { id: node.id, refreshHash: hashed(refreshToken), now })))
     return refuse(tx, journal, app, { code: 'session_claimed' }, { node, how })
-  const narrowed = await narrowTree(tx, journal, tree)
+  const narrowed = narrowTree(tx, journal, tree)
   const claims = issueToken(ctx, journal, {
     tenant: app.tenant,
     tree: narrowed.tree,
@@ -228,7 +317,7 @@ export async function claimSubagent(
     const journal = new Journal(ctx, app.tenant.id)
     const now = secondsNow(ctx.clock)
     const userId = parent.on_behalf_of
-    const tree = await lockTree(tx, { tenantId: app.tenant.id, userId, sessionId: parent.sid, now })
+    const tree = await lockTree(tx, { tenantId: app.tenant.id, sessionId: parent.sid, now })
     const live = liveNode(tree, parent.sid, now, parent.session_version)
     if (!live.ok)
       return refuse(tx, journal, app, live.fault, {
@@ -245,45 +334,51 @@ export async function claimSubagent(
   })
 }
 
+type Again = {
+  readonly resource: string | undefined
+  readonly how: 'reissue' | 'exchange'
+} & (
+  | { readonly presented: Presented }
+  /** SHA-256, as it is kept. */
+  | { readonly refreshHash: string }
+)
+
 /** The one path of every issue to a running session: a fresh decision each time (SPEC section 6.2, USER-ASKS 16). */
-async function issueAgain(
-  ctx: Ctx,
-  tx: Tx,
-  app: AppCaller,
-  of: {
-    userId: UserId
-    sessionId: SessionId
-    resource: string | undefined
-    how: 'reissue' | 'exchange'
-    presentedVersion?: number
-  },
-): Promise<Result<Issued>> {
+async function issueAgain(ctx: Ctx, tx: Tx, app: AppCaller, of: Again): Promise<Result<Issued>> {
   const { how } = of
   const now = secondsNow(ctx.clock)
   const journal = new Journal(ctx, app.tenant.id)
-  const found = await lockTree(tx, {
-    tenantId: app.tenant.id,
-    userId: of.userId,
-    sessionId: of.sessionId,
-    now,
-  })
-  const live = liveNode(found, of.sessionId, now, of.presentedVersion)
+  const presented = 'presented' in of ? of.presented : null
+  const which =
+    'presented' in of
+      ? { sessionId: of.presented.sid }
+      : { refreshHash: of.refreshHash, agentId: app.agentId }
+  const [found, target] = await Promise.all([
+    lockTree(tx, { tenantId: app.tenant.id, now, ...which }),
+    targetOf(ctx, tx, { tenant: app.tenant, resource: of.resource }),
+  ])
+  if (found === null && presented === null) return fail('refresh_token_invalid')
+  const id = found?.named ?? presented?.sid
+  const userId = presented?.on_behalf_of
+  const live =
+    id === undefined
+      ? fail('session_not_found')
+      : liveNode(found, id, now, presented?.session_version)
   if (!live.ok)
     return refuse(tx, journal, app, live.fault, {
-      node: found ? nodeIn(found, of.sessionId) : undefined,
-      userId: of.userId,
+      node: found && id !== undefined ? nodeIn(found, id) : undefined,
+      userId,
       how,
     })
   const { tree, node } = live.value
   if (node.agentId !== app.agentId)
-    return refuse(tx, journal, app, { code: 'session_not_found' }, { how, userId: of.userId })
+    return refuse(tx, journal, app, { code: 'session_not_found' }, { how, userId: node.userId })
   const frozen = freezeFault(tree, node)
   if (frozen) return refuse(tx, journal, app, frozen, { node, how })
   if (!node.enabled)
     return refuse(tx, journal, app, { code: 'template_not_enabled' }, { node, how })
-  const target = await targetOf(ctx, tx, { tenant: app.tenant, resource: of.resource })
   if (!target.ok) return refuse(tx, journal, app, target.fault, { node, how })
-  const narrowed = await narrowTree(tx, journal, tree)
+  const narrowed = narrowTree(tx, journal, tree)
   const current = nodeIn(narrowed.tree, node.id) ?? node
   const claims = issueToken(ctx, journal, {
     tenant: app.tenant,
@@ -304,13 +399,7 @@ export const exchangeForAudience = (
   resource: string | undefined,
 ): Promise<Result<Issued>> =>
   withTx(ctx.db, 'exchange_audience', (tx) =>
-    issueAgain(ctx, tx, app, {
-      userId: presented.on_behalf_of,
-      sessionId: presented.sid,
-      resource,
-      how: 'exchange',
-      presentedVersion: presented.session_version,
-    }),
+    issueAgain(ctx, tx, app, { presented, resource, how: 'exchange' }),
   )
 
 /**
@@ -323,15 +412,9 @@ export const refreshToken = (
   of: { refreshToken: string; resource: string | undefined },
 ): Promise<Result<Issued>> =>
   withTx(ctx.db, 'reissue_token', async (tx): Promise<Result<Issued>> => {
-    const named = await sessionOfRefreshToken(tx, {
-      tenantId: app.tenant.id,
-      agentId: app.agentId,
-      refreshHash: hashed(of.refreshToken),
-    })
-    if (named === null) return fail('refresh_token_invalid')
+    const refreshHash = hashed(of.refreshToken)
     const issued = await issueAgain(ctx, tx, app, {
-      userId: named.userId,
-      sessionId: named.id,
+      refreshHash,
       resource: of.resource,
       how: 'reissue',
     })

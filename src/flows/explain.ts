@@ -93,10 +93,9 @@ export const explain = (
 ): Promise<Result<Explained>> =>
   withTx(ctx.db, 'explain', async (tx): Promise<Result<Explained>> => {
     const now = secondsNow(ctx.clock)
-    const { sessionId, userId, tenant } = caller
+    const { sessionId, tenant } = caller
     const found = await lockTree(tx, {
       tenantId: tenant.id,
-      userId,
       sessionId,
       now,
       asked: [permission],

@@ -4,10 +4,8 @@ import {
   authorizationDetail,
   type SessionClaims,
 } from '../core/claims.ts'
-import type { SessionId, UserId } from '../core/vocabulary.ts'
 import { Journal } from '../db/activity.ts'
 import { type Ended, endSubtree, lostNow } from '../db/endings.ts'
-import { sessionOfRefreshToken } from '../db/sessions.ts'
 import { lockTree, nodeIn, pathOf, readTree } from '../db/tree.ts'
 import { withRead, withTx } from '../db/tx.ts'
 import { fail, ok, type Result } from '../fault.ts'
@@ -28,7 +26,7 @@ export const introspect = (
   caller: EnforcementCaller,
   claims: SessionClaims,
 ): Promise<Introspected> =>
-  withTx(ctx.db, 'introspect', async (tx): Promise<Introspected> => {
+  withRead(ctx.db, 'introspect', async (tx): Promise<Introspected> => {
     const now = secondsNow(ctx.clock)
     const found = await readTree(tx, { tenantId: caller.tenant.id, sessionId: claims.sid, now })
     const live = liveNode(found, claims.sid, now, claims.session_version)
@@ -89,32 +87,18 @@ export async function revokeToken(
 ): Promise<Result<Ended | null>> {
   const result = await withTx(ctx.db, 'revoke_token', async (tx): Promise<Result<Ended | null>> => {
     const now = secondsNow(ctx.clock)
-    const named: { id: SessionId; userId: UserId; agentId?: string } | null =
+    const which =
       'claims' in token
-        ? {
-            id: token.claims.sid,
-            userId: token.claims.on_behalf_of,
-            agentId: token.claims.client_id,
-          }
-        : await sessionOfRefreshToken(tx, {
-            tenantId: app.tenant.id,
-            agentId: app.agentId,
-            refreshHash: hashed(token.refreshToken),
-          })
-    if (named === null) return ok(null)
-    if (named.agentId !== undefined && named.agentId !== app.agentId)
+        ? { sessionId: token.claims.sid }
+        : { refreshHash: hashed(token.refreshToken), agentId: app.agentId }
+    if ('claims' in token && token.claims.client_id !== app.agentId)
       return fail('forbidden', { detail: 'The token was issued to another client.' })
-    const tree = await lockTree(tx, {
-      tenantId: app.tenant.id,
-      userId: named.userId,
-      sessionId: named.id,
-      now,
-    })
-    const node = tree === null ? undefined : nodeIn(tree, named.id)
+    const tree = await lockTree(tx, { tenantId: app.tenant.id, now, ...which })
+    const node = tree === null ? undefined : nodeIn(tree, tree.named)
     // Over, or past its end and about to be swept: nothing is left to revoke. A disabled agent or user keeps nobody from it.
     if (tree === null || node?.status !== 'active' || now >= node.expiresAt) return ok(null)
     const journal = new Journal(ctx, app.tenant.id)
-    const ended = await endSubtree(tx, journal, {
+    const ended = endSubtree(tx, journal, {
       tree,
       top: node,
       reason: 'token_revoked',

@@ -1,6 +1,6 @@
 import type { UserCaller } from '../callers.ts'
 import { isLooser } from '../core/facts.ts'
-import type { AgentId, GrantId, Mode, SessionId, UserId } from '../core/vocabulary.ts'
+import type { AgentId, GrantId, Mode, SessionId } from '../core/vocabulary.ts'
 import { Journal } from '../db/activity.ts'
 import { type Ended, endGrants, endSubtree } from '../db/endings.ts'
 import { lockTree, type Node, nodeIn, subjectOf, subtreeOf, type Tree } from '../db/tree.ts'
@@ -33,9 +33,9 @@ export async function createSession(
   const started = await startRoot(
     ctx,
     tx,
+    caller.tenant,
     {
-      tenant: caller.tenant,
-      userId: caller.userId,
+      who: { userId: caller.userId },
       // It came from outside and names an agent only if the tenant has one of this id.
       agentId: input.agentId as AgentId,
       template: input.template,
@@ -77,15 +77,11 @@ async function lockOwn(
 ): Promise<Result<Found>> {
   const tenantId = caller.tenant.id
   const now = secondsNow(ctx.clock)
-  // Whose it is decides which guard to take, and never changes.
-  const [row] = await tx.sql<{ id: SessionId; userId: UserId }>`
-    select id, user_id as "userId" from session where id = ${id} and tenant_id = ${tenantId}`
-  const own = row?.userId === caller.userId
+  const tree = await lockTree(tx, { tenantId, sessionId: id as SessionId, now })
+  const node = tree === null ? undefined : nodeIn(tree, tree.named)
+  const own = node?.userId === caller.userId
   const mayAct = own || (how.admin && caller.staffRoles.includes('org_admin'))
-  if (row === undefined || !mayAct) return fail('session_not_found')
-  const tree = await lockTree(tx, { tenantId, userId: row.userId, sessionId: row.id, now })
-  const node = tree === null ? undefined : nodeIn(tree, row.id)
-  if (tree === null || node === undefined) return fail('session_not_found')
+  if (tree === null || node === undefined || !mayAct) return fail('session_not_found')
   // Not `liveNode`: ending, tightening and taking back stay open while the agent or its user is disabled or frozen.
   if (node.status !== 'active' || now >= node.expiresAt)
     return fail('session_over', {
@@ -108,7 +104,7 @@ export async function endByPerson(
   if (!found.ok) return found
   const { tree, node, own, now } = found.value
   const journal = new Journal(ctx, caller.tenant.id)
-  const ended = await endSubtree(tx, journal, {
+  const ended = endSubtree(tx, journal, {
     tree,
     top: node,
     reason: own ? 'user' : 'admin',
@@ -137,7 +133,7 @@ export async function takeBack(
   const journal = new Journal(ctx, caller.tenant.id)
   const reason = own ? 'taken_back' : 'admin'
   const lost = new Map<GrantId, 'taken_back' | 'admin'>([[grant.id, reason]])
-  const after = await endGrants(tx, journal, tree, lost, { userId: caller.userId })
+  const after = endGrants(tx, journal, tree, lost, { userId: caller.userId })
   await journal.write(tx)
   return ok({ revoked: heldIn(tree) - heldIn(after) })
 }

@@ -29,17 +29,17 @@ type UserRef = { readonly tenantId: TenantId; readonly userId: UserId }
 async function reEvaluateRoot(ctx: Ctx, of: UserRef, rootId: SessionId): Promise<ReEvaluated> {
   return withTx(ctx.db, 're_evaluate', async (tx) => {
     const now = secondsNow(ctx.clock)
-    const tree = await lockTree(tx, { ...of, sessionId: rootId, now })
+    const tree = await lockTree(tx, { tenantId: of.tenantId, sessionId: rootId, now })
     if (tree === null || tree.root.status !== 'active') return { sessions: 0, lost: 0 }
     const { root } = tree
     const journal = new Journal(ctx, of.tenantId)
     const sessions = tree.nodes.length
     let lost: number
-    if (root.userActive && root.agentActive) lost = (await narrowTree(tx, journal, tree)).lost
+    if (root.userActive && root.agentActive) lost = narrowTree(tx, journal, tree).lost
     else {
       // The change that disables ends sessions itself; this catches one made past the flows.
       const reason = root.userActive ? 'agent_disabled' : 'user_disabled'
-      lost = (await endSubtree(tx, journal, { tree, top: root, reason, now })).grants
+      lost = endSubtree(tx, journal, { tree, top: root, reason, now }).grants
     }
     await journal.write(tx)
     return { sessions, lost }

@@ -44,8 +44,8 @@ export async function releaseAccess(
   if (errors.length > 0) return fail('item_invalid', { errors })
   const result = await withTx(ctx.db, 'release_access', async (tx): Promise<Result<Released>> => {
     const now = secondsNow(ctx.clock)
-    const { sessionId, userId, tenant } = caller
-    const found = await lockTree(tx, { tenantId: tenant.id, userId, sessionId, now })
+    const { sessionId, tenant } = caller
+    const found = await lockTree(tx, { tenantId: tenant.id, sessionId, now })
     const live = liveNode(found, sessionId, now, caller.sessionVersion)
     if (!live.ok) return live
     const { tree, node } = live.value
@@ -54,7 +54,7 @@ export async function releaseAccess(
     )
     const journal = new Journal(ctx, tenant.id)
     const lost = new Map<GrantId, GrantEndReason>(released.map((grant) => [grant.id, 'released']))
-    const after = await endGrants(tx, journal, tree, lost)
+    const after = endGrants(tx, journal, tree, lost)
     await journal.write(tx)
     return ok({ released, held: (nodeIn(after, node.id) ?? node).grants.map((g) => g.id) })
   })

@@ -4,7 +4,7 @@ import { factsOf, isSensitive } from '../core/facts.ts'
 import { itemKey } from '../core/item.ts'
 import type { GrantId, Item, ItemId, RequestId } from '../core/vocabulary.ts'
 import { Journal } from '../db/activity.ts'
-import { itemData, narrowTree } from '../db/endings.ts'
+import { expirePrompts, itemData, narrowTree } from '../db/endings.ts'
 import { insertGrants, type NewGrant } from '../db/grants.ts'
 import { insertRequest } from '../db/requests.ts'
 import { maskedFields } from '../db/restrictions.ts'
@@ -189,7 +189,7 @@ async function write(
   }
   if (fresh.length > 0) {
     const world = worldOf(of.tree, node)
-    await insertRequest(tx, {
+    insertRequest(tx, {
       id: requestId,
       tenantId: node.tenantId,
       sessionId: node.id,
@@ -208,7 +208,7 @@ async function write(
         ruleId: d.verdict.ruleId,
       })),
     })
-    await insertGrants(tx, { tenantId: node.tenantId, now }, granted)
+    insertGrants(tx, { tenantId: node.tenantId, now }, granted)
   }
   return { requestId, expiresAt, granted }
 }
@@ -235,7 +235,6 @@ export async function requestAccess(
     const names = asked.items.map((i) => i.permission)
     const found = await lockTree(tx, {
       tenantId: caller.tenant.id,
-      userId: caller.userId,
       sessionId,
       now,
       asked: names,
@@ -263,7 +262,8 @@ export async function requestAccess(
       return items
     }
     // What has been lost since the last look is not held: it neither answers for another item nor stands in its way.
-    const { tree } = await narrowTree(tx, journal, before.tree)
+    // A question whose time is up is no longer asked, whether or not the sweep has been here: it is asked anew.
+    const { tree } = expirePrompts(tx, journal, narrowTree(tx, journal, before.tree).tree, now)
     const node = nodeIn(tree, sessionId) ?? before.node
     const decided = decideAll(ctx, tree, node, distinct(items.value))
     const prompts = decided.some((d) => d.verdict.outcome === 'asked' && d.already === undefined)

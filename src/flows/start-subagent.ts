@@ -6,7 +6,7 @@ import type { GrantId, Mode, SessionId } from '../core/vocabulary.ts'
 import { Journal, type Subject } from '../db/activity.ts'
 import { itemData, narrowTree } from '../db/endings.ts'
 import { insertGrants, type NewGrant } from '../db/grants.ts'
-import { insertSession } from '../db/sessions.ts'
+import { insertSessions, type NewSession } from '../db/sessions.ts'
 import { type Running, runningTemplate, templateRefOf } from '../db/templates.ts'
 import { lockTree, type Node, nodeIn, subjectOf, type Tree } from '../db/tree.ts'
 import { type Tx, withTx } from '../db/tx.ts'
@@ -126,14 +126,14 @@ export async function startSubagent(
     const now = secondsNow(ctx.clock)
     const { sessionId, userId, tenant } = caller
     const ref = templateRefOf(input.template)
-    const found = await lockTree(tx, { tenantId: tenant.id, userId, sessionId, now })
+    const found = await lockTree(tx, { tenantId: tenant.id, sessionId, now })
     const live = liveNode(found, sessionId, now, caller.sessionVersion)
     if (!live.ok) return live
     const running =
       ref === null ? null : await runningTemplate(tx, { tenantId: tenant.id, name: ref.name })
     const journal = new Journal(ctx, tenant.id)
     // What the parent has lost since its last issue is not handed down.
-    const { tree } = await narrowTree(tx, journal, live.value.tree)
+    const { tree } = narrowTree(tx, journal, live.value.tree)
     const parent = nodeIn(tree, sessionId) ?? live.value.node
     if (running === null) return refuse(tx, journal, parent, input, { code: 'template_unknown' })
     const fault =
@@ -145,7 +145,7 @@ export async function startSubagent(
     const mode = childMode(parent.mode, running.modes)
     const id = ctx.ids.id<SessionId>('session')
     const expiresAt = Math.min(parent.expiresAt, now + running.limits.sessionLifeSeconds)
-    await insertSession(tx, {
+    const session: NewSession = {
       id,
       tenantId: tenant.id,
       rootId: parent.rootId,
@@ -162,7 +162,8 @@ export async function startSubagent(
       refreshHash: null,
       now,
       expiresAt,
-    })
+    }
+    insertSessions(tx, [{ session }])
     const inherited = inherits({
       parent: parent.grants,
       parentMarks: parent.sensitiveMarks,
@@ -180,7 +181,7 @@ export async function startSubagent(
         parentSessionId: parent.id,
       }),
     )
-    await insertGrants(tx, { tenantId: tenant.id, now }, inherited)
+    insertGrants(tx, { tenantId: tenant.id, now }, inherited)
     const template = `${running.name}@${running.adoptedVersion}`
     const child: Subagent = { id, template, mode, readOnly, expiresAt, inherited }
     record(journal, parent, input, child)

@@ -1,6 +1,6 @@
 import { Journal } from '../db/activity.ts'
 import { sweepBrowserSessions } from '../db/browser-sessions.ts'
-import { endSubtree, withdrawPrompts } from '../db/endings.ts'
+import { endSubtree, expirePrompts } from '../db/endings.ts'
 import {
   type DueTree,
   deleteOldAssertions,
@@ -9,7 +9,7 @@ import {
   dueTrees,
 } from '../db/sweep.ts'
 import { lockTree, type Node, subtreeOf, type Tree } from '../db/tree.ts'
-import { type Tx, withTx } from '../db/tx.ts'
+import { withTx } from '../db/tx.ts'
 import type { Ctx } from '../ports.ts'
 import { secondsNow } from './live.ts'
 import { type Job, startPeriodic } from './periodic.ts'
@@ -26,29 +26,6 @@ const TREES_A_BATCH = 100
 const ROWS_A_BATCH = 1000
 const DAY_SECONDS = 24 * 3600
 
-/** Ends the questions whose time is up as `expired`, and hands back the tree without them. */
-async function expirePrompts(
-  tx: Tx,
-  journal: Journal,
-  tree: Tree,
-  now: number,
-): Promise<{ readonly tree: Tree; readonly prompts: number }> {
-  const due = tree.nodes.map((node) => ({
-    ...node,
-    pending: node.pending.filter((p) => p.expiresAt <= now),
-  }))
-  const prompts = await withdrawPrompts(tx, journal, { nodes: due, end: 'expired', now })
-  if (prompts === 0) return { tree, prompts }
-  const nodes = tree.nodes.map((node) => ({
-    ...node,
-    pending: node.pending.filter((p) => p.expiresAt > now),
-  }))
-  return {
-    tree: { ...tree, nodes, root: nodes.find((n) => n.id === tree.root.id) ?? tree.root },
-    prompts,
-  }
-}
-
 /** Sessions past their end whose parents are not: each ends with all below it. */
 const expiredTops = (tree: Tree, now: number): readonly Node[] => {
   const expired = tree.nodes.filter((node) => node.status === 'active' && node.expiresAt <= now)
@@ -61,15 +38,15 @@ const expiredTops = (tree: Tree, now: number): readonly Node[] => {
 async function sweepTree(ctx: Ctx, due: DueTree): Promise<Pick<Swept, 'sessions' | 'prompts'>> {
   return withTx(ctx.db, 'sweep_tree', async (tx) => {
     const now = secondsNow(ctx.clock)
-    const { tenantId, userId, rootId } = due
-    const found = await lockTree(tx, { tenantId, userId, sessionId: rootId, now })
+    const { tenantId, rootId } = due
+    const found = await lockTree(tx, { tenantId, sessionId: rootId, now })
     if (found === null || found.root.status !== 'active') return { sessions: 0, prompts: 0 }
     const journal = new Journal(ctx, tenantId)
     // Prompts first: a question that waited until its session's end expired, nobody withdrew it.
-    const { tree, prompts } = await expirePrompts(tx, journal, found, now)
+    const { tree, prompts } = expirePrompts(tx, journal, found, now)
     let sessions = 0
     for (const top of expiredTops(tree, now))
-      sessions += (await endSubtree(tx, journal, { tree, top, reason: 'timeout', now })).sessions
+      sessions += endSubtree(tx, journal, { tree, top, reason: 'timeout', now }).sessions
     await journal.write(tx)
     return { sessions, prompts }
   })

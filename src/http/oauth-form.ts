@@ -1,4 +1,5 @@
 import { isUtf8 } from 'node:buffer'
+import { bodyBytes } from '../body-bytes.ts'
 import { FAULTS, type Fault, fail, faultSays, ok, type Result } from '../fault.ts'
 
 const FORM_BYTES_MAX = 64 * 1024
@@ -13,10 +14,11 @@ export async function readForm(request: Request): Promise<Result<URLSearchParams
     return fail('request_malformed', {
       detail: 'The body must be application/x-www-form-urlencoded.',
     })
-  const body = await boundedBytes(request, FORM_BYTES_MAX)
+  const declared = Number(request.headers.get('content-length') ?? 0)
+  const body = declared > FORM_BYTES_MAX ? null : await bodyBytes(request, FORM_BYTES_MAX)
   if (body === null)
     return fail('request_malformed', { detail: `The body is larger than ${FORM_BYTES_MAX} bytes.` })
-  const text = isUtf8(body) ? body.toString('utf8') : null
+  const text = isUtf8(body) ? Buffer.from(body).toString('utf8') : null
   if (text === null) return fail('request_malformed', { detail: 'The body is not UTF-8.' })
   const garbled = text.split('&').find((pair) => !isDecodable(pair))
   if (garbled !== undefined)
@@ -51,26 +53,17 @@ function isDecodable(pair: string): boolean {
 
 const nameIn = (pair: string): string => (pair.split('=', 1)[0] ?? '').slice(0, NAME_SHOWN_MAX)
 
-async function boundedBytes(request: Request, bytesMax: number): Promise<Buffer | null> {
-  if (Number(request.headers.get('content-length') ?? 0) > bytesMax) return null
-  if (request.body === null) return Buffer.alloc(0)
-  const chunks: Uint8Array[] = []
-  let size = 0
-  for await (const chunk of request.body as unknown as AsyncIterable<Uint8Array>) {
-    size += chunk.byteLength
-    if (size > bytesMax) return null
-    chunks.push(chunk)
-  }
-  return Buffer.concat(chunks)
-}
-
 const noStore = { 'cache-control': 'no-store', pragma: 'no-cache' }
 
 export const oauthJson = (
   body: object,
   status = 200,
   headers: Record<string, string> = {},
-): Response => Response.json(body, { status, headers: { ...noStore, ...headers } })
+): Response =>
+  new Response(JSON.stringify(body), {
+    status,
+    headers: { 'content-type': 'application/json', ...noStore, ...headers },
+  })
 
 /**
  * The one translation of a fault to OAuth (RFC 6749 section 5.2). `error` is the standard's code; `error_reason` is ours,

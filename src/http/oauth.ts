@@ -14,7 +14,7 @@ import type { Issued } from '../flows/issue-token.ts'
 import type { UserTokenVerifier } from '../identity/login.ts'
 import { subjectFrom } from '../identity/people.ts'
 import { type Ctx, issuerOf, mcpUrlOf } from '../ports.ts'
-import { authenticateClient, type ClientIdentity } from '../tokens/client-auth.ts'
+import { authenticateClient, type ClientIdentity, type Trusts } from '../tokens/client-auth.ts'
 import type { KeyStore } from '../tokens/keys.ts'
 import { signSessionToken } from '../tokens/sign.ts'
 import { looksLikeLendToken, verifySessionToken } from '../tokens/verify.ts'
@@ -30,7 +30,8 @@ const TOKEN_TYPE = 'urn:ietf:params:oauth:token-type:'
 const ACCESS_TOKEN = `${TOKEN_TYPE}access_token`
 export const TOKEN_EXCHANGE = 'urn:ietf:params:oauth:grant-type:token-exchange'
 
-type Grant = (deps: OAuthDeps, app: AppCaller, form: URLSearchParams) => Promise<Result<Issued>>
+type App = AppCaller & { readonly trusts: Trusts }
+type Grant = (deps: OAuthDeps, app: App, form: URLSearchParams) => Promise<Result<Issued>>
 
 /** Every grant type in one table; metadata is made from its keys. */
 export const GRANTS = new Map<string, Grant>([
@@ -66,11 +67,7 @@ function taskOf(form: URLSearchParams): Result<string | undefined> {
     : ok(task)
 }
 
-async function exchange(
-  deps: OAuthDeps,
-  app: AppCaller,
-  form: URLSearchParams,
-): Promise<Result<Issued>> {
+async function exchange(deps: OAuthDeps, app: App, form: URLSearchParams): Promise<Result<Issued>> {
   const subject = param(form, 'subject_token')
   const type = param(form, 'subject_token_type')
   if (subject === undefined) return malformed('subject_token', 'is required')
@@ -93,7 +90,7 @@ async function exchange(
 /** SPEC section 6.1. */
 async function start(
   deps: OAuthDeps,
-  app: AppCaller,
+  app: App,
   form: URLSearchParams,
   of: { subject: string; resource: string | undefined },
 ): Promise<Result<Issued>> {
@@ -109,7 +106,7 @@ async function start(
   const template = param(form, 'template')
   const sessionId = param(form, 'session_id')
   if (template === undefined && sessionId === undefined) return malformed('template', 'is required')
-  const person = await subjectFrom(deps.ctx, deps.verifier)(app, of.subject)
+  const person = await subjectFrom(deps.verifier)(app.trusts, of.subject)
   if (!person.ok) return person
   return startByExchange(deps.ctx, app, {
     person: person.value,
@@ -204,11 +201,11 @@ async function clientOf(
     : { ...client, basic }
 }
 
-function appOf(tenant: TenantRef, client: ClientIdentity): Result<AppCaller> {
+function appOf(tenant: TenantRef, client: ClientIdentity): Result<App> {
   if (client.kind !== 'agent')
     return fail('forbidden', { detail: 'Only an agent’s client may do this.' })
   if (client.status !== 'active') return fail('agent_disabled')
-  return ok({ as: 'app', tenant, agentId: client.id })
+  return ok({ as: 'app', tenant, agentId: client.id, trusts: client.trusts })
 }
 
 /** `POST /t/{tenant}/oauth/token` (RFC 6749 section 3.2, RFC 8693). */

@@ -1,10 +1,11 @@
-import type { AppCaller, TenantRef, UserCaller } from '../callers.ts'
+import type { TenantRef, UserCaller } from '../callers.ts'
 import { Journal } from '../db/activity.ts'
-import { activeProviders, appClientsOf } from '../db/tenants.ts'
+import { activeProviders } from '../db/tenants.ts'
 import { withRead, withTx } from '../db/tx.ts'
 import { findOrCreateUser, findUser, type Person } from '../db/users.ts'
 import { fail, ok, type Result } from '../fault.ts'
 import type { Ctx } from '../ports.ts'
+import type { Trusts } from '../tokens/client-auth.ts'
 import type { UserTokenVerifier, VerifiedUserToken } from './login.ts'
 
 const personOf = (token: VerifiedUserToken): Person => ({
@@ -37,14 +38,16 @@ export const userCallerFrom =
     if (clientId === null || !provider.firstPartyClients.includes(clientId))
       return fail('not_first_party')
     const person = personOf(read.value)
-    const user = await withTx(ctx.db, 'load_user', async (tx) => {
-      const known = await findUser(tx, tenant, person)
-      if (known !== null || !person.createsUsers) return known
-      const journal = new Journal(ctx, tenant.id)
-      const created = await findOrCreateUser(ctx, tx, tenant, person, journal)
-      await journal.write(tx)
-      return created
-    })
+    const known = await withRead(ctx.db, 'load_user', (tx) => findUser(tx, tenant, person))
+    const mayCreate = known === null && person.createsUsers
+    const user = !mayCreate
+      ? known
+      : await withTx(ctx.db, 'create_user', async (tx) => {
+          const journal = new Journal(ctx, tenant.id)
+          const created = await findOrCreateUser(ctx, tx, tenant, person, journal)
+          await journal.write(tx)
+          return created
+        })
     if (user === null) return fail('user_unknown')
     if (user.status !== 'active') return fail('user_disabled')
     return ok({
@@ -63,14 +66,13 @@ export const userCallerFrom =
  * name in `may_act`, a client that this agent is registered with (USER-ASKS 6).
  */
 export const subjectFrom =
-  (ctx: Ctx, verifier: UserTokenVerifier) =>
-  async (app: AppCaller, token: string): Promise<Result<Person>> => {
-    const read = await verified(ctx, verifier, app.tenant, token)
+  (verifier: UserTokenVerifier) =>
+  async (trusts: Trusts, token: string): Promise<Result<Person>> => {
+    const read = await verifier.verify(token, trusts.providers)
     if (!read.ok) return read
     const { clientId, mayAct } = read.value
-    const clients = await withRead(ctx.db, 'load_agent', (tx) =>
-      appClientsOf(tx, { tenantId: app.tenant.id, agentId: app.agentId }),
+    const named = [clientId, mayAct].some(
+      (client) => client !== null && trusts.appClients.includes(client),
     )
-    const named = [clientId, mayAct].some((client) => client !== null && clients.includes(client))
     return named ? ok(personOf(read.value)) : fail('subject_token_not_for_this_agent')
   }

@@ -1,3 +1,5 @@
+import { bodyBytes } from '../body-bytes.ts'
+
 /**
  * What is refused before a message is read: the wrong host or origin (DNS rebinding), the wrong
  * method, a missing or malformed credential, a body too large or not JSON. Each gives the answer,
@@ -121,27 +123,6 @@ const tooLarge = (): Response =>
     headers: { connection: 'close' },
   })
 
-/**
- * Reads at most the limit and a chunk. A declared length is not looked at: what arrives is what
- * counts.
- */
-async function bytesOf(request: Request): Promise<Uint8Array | null> {
-  const reader = request.body?.getReader()
-  if (reader === undefined) return new Uint8Array()
-  const chunks: Uint8Array[] = []
-  let size = 0
-  for (;;) {
-    const { done, value } = await reader.read()
-    if (done) return Buffer.concat(chunks)
-    size += value.byteLength
-    if (size > BODY_BYTES_MAX) {
-      await reader.cancel()
-      return null
-    }
-    chunks.push(value)
-  }
-}
-
 const badJson = (): Response =>
   refusal({ status: 400, code: PARSE_ERROR, message: 'Parse error: the body is not JSON.' })
 
@@ -166,7 +147,7 @@ export async function messageOf(
         message: 'Content-Type must be application/json.',
       }),
     }
-  const bytes = await bytesOf(request).catch(() => undefined)
+  const bytes = await bodyBytes(request, BODY_BYTES_MAX).catch(() => undefined)
   if (bytes === null) return { refused: tooLarge() }
   // What broke off on the way is no message either.
   const message = bytes === undefined ? undefined : parsed(bytes)

@@ -5,6 +5,7 @@ import { ASSERTION_LIFE_SECONDS_MAX } from '../core/limits.ts'
 import type { AgentId } from '../core/vocabulary.ts'
 import { type Db, type Tx, withRead, withTx } from '../db/tx.ts'
 import { type Failed, fail, ok, type Result } from '../fault.ts'
+import type { Provider } from '../identity/login.ts'
 import type { Clock } from '../ports.ts'
 import {
   algsOf,
@@ -20,12 +21,25 @@ export { checkRegisteredJwks }
 
 /** Who authenticated. A disabled agent is told apart here and refused by the flow, which holds the lock. */
 export type ClientIdentity =
-  | { readonly kind: 'agent'; readonly id: AgentId; readonly status: 'active' | 'disabled' }
+  | {
+      readonly kind: 'agent'
+      readonly id: AgentId
+      readonly status: 'active' | 'disabled'
+      readonly trusts: Trusts
+    }
   | {
       readonly kind: 'enforcement_point'
       readonly id: string
       readonly services: readonly string[]
     }
+
+/** Whose tokens an agent's app may exchange: read with its credential, since every start needs both. */
+export type Trusts = {
+  /** Its clients at the tenant's identity providers. */
+  readonly appClients: readonly string[]
+  /** The identity providers that the tenant trusts now. */
+  readonly providers: readonly Provider[]
+}
 
 const ASSERTION_TYPE = 'urn:ietf:params:oauth:client-assertion-type:jwt-bearer'
 /** Clients' clocks are not ours. */
@@ -116,10 +130,15 @@ type ClientRow = ClientIdentity & { readonly secret_hash: string | null; readonl
 
 async function clientById(tx: Tx, tenant: TenantRef, id: string): Promise<ClientRow | undefined> {
   const rows = await tx.sql<ClientRow>`
-    select 'agent' as kind, id, status, null::text[] as services, secret_hash, jwks
+    select 'agent' as kind, id, status, null::text[] as services, secret_hash, jwks,
+        json_build_object('appClients', app_clients, 'providers', (
+          select coalesce(json_agg(json_build_object('id', p.id, 'issuer', p.issuer, 'audience', p.audience,
+            'firstPartyClients', p.first_party_clients, 'createsUsers', p.creates_users,
+            'privateNetwork', p.private_network)), '[]')
+          from identity_provider p where p.tenant_id = ${tenant.id} and p.status = 'active')) as trusts
       from agent where tenant_id = ${tenant.id} and id = ${id}
     union all
-    select 'enforcement_point', id, null, services, secret_hash, null
+    select 'enforcement_point', id, null, services, secret_hash, null, null
       from enforcement_point where tenant_id = ${tenant.id} and id = ${id}`
   return rows[0]
 }
@@ -158,7 +177,7 @@ export async function authenticateClient(
 
 const identityOf = (client: ClientRow): ClientIdentity =>
   client.kind === 'agent'
-    ? { kind: client.kind, id: client.id, status: client.status }
+    ? { kind: client.kind, id: client.id, status: client.status, trusts: client.trusts }
     : { kind: client.kind, id: client.id, services: client.services }
 
 /** Compares in constant time, and does the same work where there is nothing to compare with. */

@@ -80,6 +80,20 @@ test('USER-ASKS 27 a question whose time is up is expired, never denied; others 
   expect(await sweep(world.ctx)).toEqual(NOTHING)
 })
 
+test('a question whose time is up is asked anew, whether or not the sweep has been here', async () => {
+  const root = await world.start('maya')
+  await world.ask(root, [READ])
+  await world.pg.query(`update access_request set expires_at = expires_at - interval '6 hours'`)
+  world.clock.advance(2 * HOUR)
+  await world.ask(root, [READ])
+  expect(await ends(root)).toEqual([{ decision_reason: 'expired' }])
+  expect(await world.rows('select status from access_request order by created_at')).toEqual([
+    { status: 'settled' },
+    { status: 'pending' },
+  ])
+  expect(await sweep(world.ctx)).toEqual(NOTHING)
+})
+
 test('a question that waited until its session’s end expired; nobody withdrew it', async () => {
   const root = await world.start('maya')
   await world.ask(root, [READ])

@@ -338,14 +338,13 @@ export class Real {
       for (const root of roots) {
         const tree = await lockTree(tx, {
           tenantId: acme.id,
-          userId: USERS[root.user] as UserId,
           sessionId: this.sessionId(root),
           now: START + this.now,
         })
         const held = tree?.nodes.flatMap((node) => node.grants) ?? []
         const lost = held.filter((g) => g.item.permission === permission)
         if (tree !== null)
-          await endGrants(tx, journal, tree, new Map(lost.map((g) => [g.id, 'catalog_changed'])))
+          endGrants(tx, journal, tree, new Map(lost.map((g) => [g.id, 'catalog_changed'])))
       }
       await journal.write(tx)
       await tx.sql`update permission set delegable = false where id = ${permission}`

@@ -1,7 +1,6 @@
 import { PGlite } from '@electric-sql/pglite'
 import { drizzle } from 'drizzle-orm/pglite'
 import { migrate } from 'drizzle-orm/pglite/migrator'
-import postgres from 'postgres'
 import { afterAll, beforeAll, describe } from 'vitest'
 import {
   type Db,
@@ -68,7 +67,7 @@ export async function openPglite(): Promise<Db> {
 
 /** An instance's own connections to a Postgres database. */
 export const openPostgres = (url: string, connections = 10): Db =>
-  postgresDb(postgres(url, { max: connections, onnotice: () => {} }))
+  postgresDb(url, { readers: 2, seats: connections })
 
 async function openScratch(): Promise<{ db: Db; drop: () => Promise<void> }> {
   const { url, drop } = await scratchDatabase()

@@ -167,15 +167,14 @@ async function startFor(ctx: Ctx, caller: UserCaller, how: Partial<StartHow>): P
   return withTx(ctx.db, 'test_start', async (tx) => {
     const journal = new Journal(ctx, caller.tenant.id)
     const of = {
-      tenant: caller.tenant,
-      userId: caller.userId,
+      who: { userId: caller.userId },
       agentId,
       template: how.template ?? 'renewal-briefs',
       mode: how.mode ?? 'ask',
       modeExpiresAt: how.modeExpiresAt,
       by: how.by ?? 'user',
     } as const
-    const started = await startRoot(ctx, tx, of, journal)
+    const started = await startRoot(ctx, tx, caller.tenant, of, journal)
     if (!started.ok) throw new Error(`start: ${JSON.stringify(started.fault)}`)
     await journal.write(tx)
     return started.value.id

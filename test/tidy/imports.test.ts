@@ -25,6 +25,7 @@ const ROOMS: Readonly<Record<string, Room>> = {
     types: ['src/config.ts'],
     packages: ['jose', 'node:fs', 'node:path'],
   },
+  'src/body-bytes.ts': { rooms: [] },
   'src/log.ts': { rooms: [], packages: ['pino'] },
 
   schema: { rooms: ['src/core'], packages: ['zod'] },
@@ -40,6 +41,7 @@ const ROOMS: Readonly<Record<string, Room>> = {
     rooms: ['src/db'],
     packages: ['drizzle-orm', '@electric-sql/pglite', 'postgres'],
   },
+  'src/db/seats.ts': { rooms: [], packages: ['postgres'] },
   'src/db/open.ts': {
     rooms: ['src/db', 'src/config.ts'],
     packages: [
@@ -54,13 +56,24 @@ const ROOMS: Readonly<Record<string, Room>> = {
 
   'src/tokens': {
     rooms: ['src/core', 'src/db', 'src/fault.ts', 'src/ports.ts', 'schema'],
-    types: ['src/callers.ts'],
+    // A client's row comes with the providers that its app may bring users from.
+    types: ['src/callers.ts', 'src/identity'],
     packages: ['jose', 'node:buffer', 'node:crypto', 'node:util'],
   },
   'src/identity': {
-    rooms: ['src/core', 'src/db', 'src/fault.ts', 'src/ports.ts'],
+    // A signature is checked as a session token's is.
+    rooms: ['src/core', 'src/db', 'src/fault.ts', 'src/ports.ts', 'src/tokens'],
     types: ['src/callers.ts'],
-    packages: ['jose', 'oauth4webapi', 'node:dns', 'node:http', 'node:https', 'node:net'],
+    packages: [
+      'jose',
+      'oauth4webapi',
+      'node:crypto',
+      'node:util',
+      'node:dns',
+      'node:http',
+      'node:https',
+      'node:net',
+    ],
   },
 
   'src/flows': {
@@ -85,12 +98,13 @@ const ROOMS: Readonly<Record<string, Room>> = {
   },
 
   'src/mcp': {
-    rooms: ['src/core', 'src/flows', 'src/fault.ts', 'src/ports.ts', 'schema'],
+    rooms: ['src/body-bytes.ts', 'src/core', 'src/flows', 'src/fault.ts', 'src/ports.ts', 'schema'],
     types: ['src/callers.ts', 'src/db'],
     packages: ['@modelcontextprotocol/server', 'zod', 'node:crypto'],
   },
   'src/http': {
     rooms: [
+      'src/body-bytes.ts',
       'src/core',
       'src/db',
       'src/fault.ts',
@@ -107,6 +121,7 @@ const ROOMS: Readonly<Record<string, Room>> = {
   // The People API never sees a token's inside or the tools; it shares how bad arguments are named.
   'src/http/people': {
     rooms: [
+      'src/body-bytes.ts',
       'src/http',
       'src/core',
       'src/db',

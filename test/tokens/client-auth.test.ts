@@ -44,7 +44,11 @@ const post = (id: string, with_: string) => ({ client_id: id, client_secret: wit
 
 const UNAUTHENTICATED = { ok: false, fault: { code: 'client_unauthenticated' } }
 const MALFORMED = { ok: false, fault: { code: 'request_malformed' } }
-const AGENT_KEYS = { ok: true, value: { kind: 'agent', id: 'agt_keys', status: 'active' } }
+const TRUSTS = { appClients: [], providers: [] }
+const AGENT_KEYS = {
+  ok: true,
+  value: { kind: 'agent', id: 'agt_keys', status: 'active', trusts: TRUSTS },
+}
 
 let serial = 0
 type Assertion = {
@@ -74,7 +78,7 @@ describe('a secret', () => {
   it('by basic', async () => {
     expect(await authenticate({ authorization: basic('agt_secret', secret) })).toEqual({
       ok: true,
-      value: { kind: 'agent', id: 'agt_secret', status: 'active' },
+      value: { kind: 'agent', id: 'agt_secret', status: 'active', trusts: TRUSTS },
     })
   })
 

@@ -240,6 +240,7 @@ describe('a key store', () => {
       begin: (label, body) => (down ? gone() : db.begin(label, body)),
       alone: {
         orm: db.alone.orm,
+        later: db.alone.later,
         sql: (text, ...values) => (down ? gone() : db.alone.sql(text, ...values)),
       },
     }

@@ -39,10 +39,10 @@ export async function endLiveSessions(
   const users = new Set<UserId>()
   for (const { rootId, userId } of await liveRoots(tx, { tenantId, ...whose })) {
     const sessionId = rootId as SessionId
-    const tree = await lockTree(tx, { tenantId, userId, sessionId, now, guarded: true })
+    const tree = await lockTree(tx, { tenantId, sessionId, now })
     if (tree === null || tree.root.status !== 'active') continue
     const by = caller.userId
-    const ended = await endSubtree(tx, journal, { tree, top: tree.root, reason, now, by })
+    const ended = endSubtree(tx, journal, { tree, top: tree.root, reason, now, by })
     users.add(userId)
     sessions += ended.sessions
     grants += ended.grants

@@ -1,3 +1,4 @@
+import { bodyBytes } from '../../body-bytes.ts'
 import { fail, ok, type Result } from '../../fault.ts'
 import type { WireFault } from '../problem.ts'
 
@@ -51,30 +52,6 @@ const tooLarge = (max: number): Body => ({
   fault: { code: 'body_too_large', detail: `The body is larger than ${max} bytes.` },
 })
 
-async function bytesOf(request: Request, max: number): Promise<Uint8Array | null> {
-  const chunks: Uint8Array[] = []
-  let size = 0
-  const reader = request.body?.getReader()
-  if (reader === undefined) return new Uint8Array()
-  for (;;) {
-    const { done, value } = await reader.read()
-    if (done) break
-    size += value.byteLength
-    if (size > max) {
-      await reader.cancel()
-      return null
-    }
-    chunks.push(value)
-  }
-  const all = new Uint8Array(size)
-  let offset = 0
-  for (const chunk of chunks) {
-    all.set(chunk, offset)
-    offset += chunk.byteLength
-  }
-  return all
-}
-
 const isJson = (contentType: string | null): boolean =>
   /^application\/json\s*(;\s*charset\s*=\s*"?utf-8"?\s*)?$/i.test(contentType ?? '')
 
@@ -82,7 +59,7 @@ const isJson = (contentType: string | null): boolean =>
 export async function readBody(request: Request, max: number): Promise<Body> {
   // A length that was declared too large is refused before a byte is read; one that lied is caught while reading.
   if (Number(request.headers.get('Content-Length') ?? 0) > max) return tooLarge(max)
-  const bytes = await bytesOf(request, max)
+  const bytes = await bodyBytes(request, max)
   if (bytes === null) return tooLarge(max)
   if (bytes.byteLength === 0) return ok(undefined)
   if (!isJson(request.headers.get('Content-Type')))

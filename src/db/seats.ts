@@ -1,0 +1,130 @@
+import postgres from 'postgres'
+
+/**
+ * Connections for transactions, one client of one connection each. postgres.js's own `begin` waits for its answer before
+ * the first statement and for the last statement before `commit`; on a connection of one's own they travel together.
+ *
+ * A seat whose connection is lost is thrown away: nothing that was meant for a transaction may ever run outside it.
+ */
+export type Seat = {
+  readonly sql: postgres.ReservedSql
+  readonly options: postgres.Sql['options']
+  /** Called once when the connection is lost, during a transaction or between two. */
+  onLost: (error: Error) => void
+  lost: boolean
+  /** Whether no transaction is open on it. */
+  idle: boolean
+  readonly close: () => void
+}
+
+export type Seats = {
+  readonly take: () => Promise<Seat>
+  /** Takes a seat back, for another transaction if it is sound. */
+  readonly give: (seat: Seat) => void
+  readonly close: () => Promise<void>
+}
+
+export class ConnectionLost extends Error {
+  readonly code = 'CONNECTION_CLOSED'
+  constructor() {
+    super('The connection to the database was lost.')
+  }
+}
+
+async function openSeat(url: string, options: postgres.Options<never>): Promise<Seat> {
+  let seat: Seat | undefined
+  const client = postgres(url, {
+    ...options,
+    max: 1,
+    idle_timeout: undefined,
+    max_lifetime: null,
+    onclose: () => {
+      if (seat === undefined || seat.lost) return
+      seat.lost = true
+      seat.onLost(new ConnectionLost())
+    },
+  })
+  const close = () => void client.end({ timeout: 0 }).catch(() => undefined)
+  try {
+    const sql = await client.reserve()
+    seat = { sql, options: client.options, onLost: () => undefined, lost: false, idle: true, close }
+    return seat
+  } catch (error) {
+    close()
+    throw error
+  }
+}
+
+type Waiting = { readonly resolve: (seat: Seat) => void; readonly reject: (error: unknown) => void }
+
+/** At most `most` connections, opened when they are needed and kept. Whoever finds none free waits in line. */
+export function createSeats(
+  url: string,
+  options: postgres.Options<never>,
+  of: { readonly most: number; readonly prepare: (seat: Seat) => void },
+): Seats {
+  const free: Seat[] = []
+  const waiting: Waiting[] = []
+  let made = 0
+  let closed = false
+  let idle: (() => void) | undefined
+
+  function openFor(one: Waiting): void {
+    made++
+    openSeat(url, options).then(
+      (seat) => {
+        of.prepare(seat)
+        one.resolve(seat)
+      },
+      (error) => {
+        made--
+        one.reject(error)
+        next()
+      },
+    )
+  }
+
+  /** After a seat has gone: the first in line may have a new one. */
+  function next(): void {
+    const one = waiting.shift()
+    if (one !== undefined) openFor(one)
+    else if (closed && made === 0) idle?.()
+  }
+
+  function discard(seat: Seat): void {
+    made--
+    seat.close()
+    next()
+  }
+
+  return {
+    take: () => {
+      if (closed) return Promise.reject(new ConnectionLost())
+      for (let seat = free.pop(); seat !== undefined; seat = free.pop()) {
+        if (!seat.lost) return Promise.resolve(seat)
+        discard(seat)
+      }
+      return new Promise((resolve, reject) => {
+        const one = { resolve, reject }
+        if (made < of.most) openFor(one)
+        else waiting.push(one)
+      })
+    },
+    give: (seat) => {
+      seat.onLost = () => undefined
+      if (!seat.idle || seat.lost) return discard(seat)
+      const one = waiting.shift()
+      if (one !== undefined) return one.resolve(seat)
+      if (closed) return discard(seat)
+      free.push(seat)
+    },
+    close: async () => {
+      closed = true
+      for (const seat of free.splice(0)) discard(seat)
+      if (made > 0)
+        await new Promise<void>((done) => {
+          idle = done
+        })
+    },
+  }
+}

@@ -1,0 +1,181 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { type Db, postgresDb, sqlState, type Tx, withTx } from '../../src/db/tx.ts'
+import { eachDatabase } from '../support/databases.ts'
+import { postgresIsLeftOut, scratchDatabase } from '../support/postgres.ts'
+
+const rows = async (db: Db): Promise<number[]> =>
+  (await db.alone.sql<{ n: number }>`select n from counted order by n`).map((row) => row.n)
+
+/** What `withTx` answered, or the SQLSTATE or message of what it threw. */
+const outcome = (work: Promise<unknown>): Promise<unknown> =>
+  work.then(
+    (value) => value,
+    (error) => sqlState(error) ?? (error as Error).message,
+  )
+
+eachDatabase('a transaction', (database) => {
+  beforeAll(async () => {
+    await database().run('create table if not exists counted (n integer primary key)')
+  })
+
+  it('keeps what was deferred with what was awaited', async () => {
+    const { db } = database()
+    const value = await withTx(db, 'test', async (tx) => {
+      tx.later`insert into counted values (1)`
+      await tx.sql`insert into counted values (2)`
+      tx.later`insert into counted values (3)`
+      return 'kept'
+    })
+    expect(value).toBe('kept')
+    expect(await rows(db)).toEqual([1, 2, 3])
+  })
+
+  it('keeps nothing when a deferred statement fails, and says which', async () => {
+    const { db } = database()
+    const before = await rows(db)
+    const failed = withTx(db, 'test', async (tx) => {
+      await tx.sql`insert into counted values (10)`
+      tx.later`insert into counted values (1)`
+      return 'not reached'
+    })
+    expect(await outcome(failed)).toBe('23505')
+    expect(await rows(db)).toEqual(before)
+  })
+
+  it('names the deferred statement that failed, not the one that found the transaction aborted', async () => {
+    const { db } = database()
+    const before = await rows(db)
+    const failed = withTx(db, 'test', async (tx) => {
+      tx.later`insert into counted values (1)`
+      await tx.sql`insert into counted values (11)`
+    })
+    expect(await outcome(failed)).toBe('23505')
+    expect(await rows(db)).toEqual(before)
+  })
+
+  it('is no success when its body swallowed an error', async () => {
+    const { db } = database()
+    const before = await rows(db)
+    const failed = withTx(db, 'test', async (tx) => {
+      await tx.sql`insert into counted values (12)`
+      await tx.sql`insert into counted values (1)`.catch(() => undefined)
+      return 'swallowed'
+    })
+    expect(await outcome(failed)).not.toBe('swallowed')
+    expect(await rows(db)).toEqual(before)
+  })
+
+  it('undoes everything when its body throws, and the next one is untouched by it', async () => {
+    const { db } = database()
+    const before = await rows(db)
+    const failed = withTx(db, 'test', async (tx) => {
+      tx.later`insert into counted values (13)`
+      throw new Error('changed my mind')
+    })
+    expect(await outcome(failed)).toBe('changed my mind')
+    expect(await rows(db)).toEqual(before)
+    await withTx(db, 'test', (tx) => tx.sql`insert into counted values (14)`)
+    expect(await rows(db)).toEqual([...before, 14])
+  })
+})
+
+describe.skipIf(postgresIsLeftOut)('connections of transactions on a Postgres server', () => {
+  let scratch: Awaited<ReturnType<typeof scratchDatabase>>
+  const opened: Db[] = []
+  const open = (seats: number): Db => {
+    const db = postgresDb(scratch.url, { readers: 1, seats })
+    opened.push(db)
+    return db
+  }
+  const killOther = (db: Db, pid: number) => db.alone.sql`select pg_terminate_backend(${pid}::int)`
+  const pidIn = async (tx: Tx): Promise<number> =>
+    (await tx.sql<{ pid: number }>`select pg_backend_pid() as pid`)[0]?.pid ?? 0
+
+  beforeAll(async () => {
+    scratch = await scratchDatabase()
+    const db = open(1)
+    await db.begin('test', (tx) => tx.sql`create table counted (n integer primary key)`)
+  })
+  afterAll(async () => {
+    for (const db of opened) await db.close()
+    await scratch.drop()
+  })
+
+  it('a connection lost in the middle: nothing before or after the loss is kept, and the next transaction works', async () => {
+    const db = open(1)
+    let afterwards: Promise<unknown> | undefined
+    const lost = db.begin('test', async (tx) => {
+      await tx.sql`insert into counted values (20)`
+      const pid = await pidIn(tx)
+      await killOther(db, pid)
+      // Longer than it takes to notice and, were it tried, to connect again.
+      await new Promise((done) => setTimeout(done, 300))
+      afterwards = outcome(tx.sql`insert into counted values (21)`)
+      await afterwards
+      return 'went on'
+    })
+    expect(['57P01', 'CONNECTION_CLOSED']).toContain(await outcome(lost))
+    await new Promise((done) => setTimeout(done, 400))
+    expect(await afterwards).not.toEqual([])
+    expect(await rows(db)).toEqual([])
+    expect(
+      await outcome(db.begin('test', (tx) => tx.sql`insert into counted values (22)`)),
+    ).toEqual([])
+    await db.begin('test', (tx) => tx.sql`delete from counted`)
+  })
+
+  it('a connection lost between two transactions is replaced', async () => {
+    const db = open(1)
+    const pid = await db.begin('test', pidIn)
+    await killOther(db, pid)
+    await new Promise((done) => setTimeout(done, 100))
+    expect(await db.begin('test', pidIn)).not.toBe(pid)
+  })
+
+  it('those that find no connection free wait in line and all come through', async () => {
+    const db = open(2)
+    const all = await Promise.all(
+      Array.from({ length: 30 }, (_, i) =>
+        db.begin('test', async (tx) => {
+          await tx.sql`insert into counted values (${i})`
+          return i
+        }),
+      ),
+    )
+    expect(all).toHaveLength(30)
+    expect(await rows(db)).toHaveLength(30)
+    await db.begin('test', (tx) => tx.sql`delete from counted`)
+  })
+
+  it('losing every connection strands nobody who waits in line', async () => {
+    const db = open(2)
+    const killed = Array.from({ length: 12 }, () =>
+      outcome(
+        db.begin('test', async (tx) => {
+          const pid = await pidIn(tx)
+          await killOther(db, pid)
+          await tx.sql`select pg_sleep(5)`
+        }),
+      ),
+    )
+    for (const one of await Promise.all(killed))
+      expect(['57P01', 'CONNECTION_CLOSED']).toContain(one)
+    expect(await db.begin('test', pidIn)).toBeGreaterThan(0)
+  })
+
+  it('no server: everyone in line is told so', async () => {
+    const nowhere = postgresDb('postgres://postgres@127.0.0.1:1/none', { readers: 1, seats: 2 })
+    const told = await Promise.all(
+      Array.from({ length: 6 }, () => outcome(nowhere.begin('test', async () => 'begun'))),
+    )
+    for (const one of told) expect(one).toBe('ECONNREFUSED')
+    await nowhere.close()
+  })
+
+  it('a statement after the end of its transaction is refused, so nothing is written beside it', async () => {
+    const db = open(1)
+    const kept = await db.begin('test', async (tx) => tx)
+    await expect(kept.sql`insert into counted values (99)`).rejects.toThrow('over')
+    expect(await rows(db)).toEqual([])
+  })
+})
