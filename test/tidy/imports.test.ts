@@ -164,6 +164,7 @@ const ROOMS: Readonly<Record<string, Room>> = {
     rooms: [
       'src/http/browser/cookies.ts',
       'src/http/browser/pages.ts',
+      'src/http/browser/return-to.ts',
       'src/identity/code-flow.ts',
     ],
     packages: [
