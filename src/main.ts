@@ -167,12 +167,13 @@ async function main(): Promise<void> {
     servers,
     drain: () => {
       ready = false
+      // The agent app first: what it waits for is about to be answered early, and its next call would find a closed door.
+      demo?.stop()
       draining.abort()
     },
     close: async () => {
       await jobs.stop()
       removeRunFile(config)
-      demo?.stop()
       await notify.stop()
       await db.close()
     },

@@ -135,9 +135,11 @@ export class LendClient {
     session: Claimed,
     name: string,
     args: Record<string, unknown>,
+    signal?: AbortSignal,
   ): Promise<Record<string, unknown>> {
+    const how = { timeout: CALL_MILLIS_MAX, ...(signal === undefined ? {} : { signal }) }
     const result = await this.#withMcp(session, (client) =>
-      client.callTool({ name, arguments: args }, undefined, { timeout: CALL_MILLIS_MAX }),
+      client.callTool({ name, arguments: args }, undefined, how),
     )
     const structured = result.structuredContent as Record<string, unknown> | undefined
     const content = result.content as { type: string; text?: string }[] | undefined

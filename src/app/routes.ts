@@ -4,6 +4,7 @@ import { streamSSE } from 'hono/streaming'
 import { z } from 'zod'
 import { cookieOf, fromOwnPage, setCookie } from '../http/browser/cookies.ts'
 import { messagePage } from '../http/browser/pages.ts'
+import { safeReturn } from '../http/browser/return-to.ts'
 import { beginSignIn, finishSignIn } from '../identity/code-flow.ts'
 import type { AppConfig, AppTenant } from './config.ts'
 import { LendRefused } from './lend.ts'
@@ -40,16 +41,6 @@ const problem = (status: 400 | 401 | 403 | 404 | 409, code: string, detail: stri
     { code, title: detail, status, detail },
     { status, headers: { 'content-type': 'application/problem+json' } },
   )
-
-function safeReturn(tenant: string, wanted: string | undefined): string {
-  const own = `/t/${tenant}/`
-  return wanted?.startsWith(own) &&
-    wanted.length <= 500 &&
-    /^[A-Za-z0-9/_?&=.%-]+$/.test(wanted) &&
-    !wanted.includes('//')
-    ? wanted
-    : `${own}sessions`
-}
 
 /**
  * Sign-in to the app: its own client at the organisation's provider, against the same session there, so the person is not

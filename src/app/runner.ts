@@ -16,6 +16,9 @@ export type RunEvent =
 
 type Listener = (event: RunEvent) => void
 
+/** A run at work. `over` when nothing of it is under way any more, whatever became of it. */
+type Loop = { readonly controller: AbortController; readonly over: Promise<void> }
+
 /**
  * Runs agents: one loop a session, each step kept before the next begins, so that a restart in the middle goes on from
  * where it was. The model sees what tools answer; tokens stay in `LendClient`.
@@ -25,7 +28,7 @@ export class Runner {
   readonly #store: Store
   readonly #brain: Brain
   readonly #lend = new Map<string, LendClient>()
-  readonly #working = new Map<string, AbortController>()
+  readonly #working = new Map<string, Loop>()
   readonly #listeners = new Map<string, Set<Listener>>()
 
   constructor(config: AppConfig, store: Store, brain: Brain) {
@@ -107,7 +110,7 @@ export class Runner {
 
   /** Stops the agent, not the session: what was lent stays until the session ends. */
   stop(sessionId: string): void {
-    this.#working.get(sessionId)?.abort()
+    this.#working.get(sessionId)?.controller.abort()
     if (this.#run(sessionId).state !== 'ended') this.#setState(sessionId, 'stopped')
   }
 
@@ -120,7 +123,7 @@ export class Runner {
 
   /** Ends every loop; the transcripts say where to go on. */
   close(): void {
-    for (const controller of this.#working.values()) controller.abort()
+    for (const { controller } of this.#working.values()) controller.abort()
   }
 
   #run(sessionId: string): Run {
@@ -140,9 +143,9 @@ export class Runner {
     this.#emit(sessionId, { event: 'state', state })
   }
 
-  /** Waiting for the person, or at work again. */
-  waiting(runId: string, yes: boolean): void {
-    if (this.#working.has(runId)) this.#setState(runId, yes ? 'waiting' : 'working')
+  /** Waiting for the person, or at work again. What was stopped meanwhile stays stopped. */
+  waiting(runId: string, signal: AbortSignal, yes: boolean): void {
+    if (!signal.aborted) this.#setState(runId, yes ? 'waiting' : 'working')
   }
 
   /** Adds to the chat, or replaces what has the same id. */
@@ -171,19 +174,26 @@ export class Runner {
   }
 
   #begin(runId: string): void {
-    if (this.#working.has(runId)) return
+    const before = this.#working.get(runId)
+    if (before !== undefined && !before.controller.signal.aborted) return
     const controller = new AbortController()
-    this.#working.set(runId, controller)
+    const { signal } = controller
     this.#setState(runId, 'working')
-    this.work(runId, runId, controller.signal)
+    // One that was stopped may still finish its last call. Two at once would do the next one twice.
+    const over = (before?.over ?? Promise.resolve())
+      .then(() => this.work(runId, runId, signal))
       .then(
         () => {
-          if (!controller.signal.aborted) this.#setState(runId, 'idle')
+          if (!signal.aborted) this.#setState(runId, 'idle')
         },
-        (error: unknown) => this.#broke(runId, controller.signal, error),
+        (error: unknown) => this.#broke(runId, signal, error),
       )
-      .finally(() => this.#working.delete(runId))
       .catch(this.#config.onBug)
+      .then(() => {
+        if (this.#working.get(runId) === loop) this.#working.delete(runId)
+      })
+    const loop: Loop = { controller, over }
+    this.#working.set(runId, loop)
   }
 
   #broke(runId: string, signal: AbortSignal, error: unknown): void {
@@ -263,7 +273,10 @@ export class Runner {
     if (text !== '') this.say(runId, { id, role: 'agent', ...where, text })
     const { messages } = await result.response
     const now = this.thread(runId, thread.sessionId)
-    this.saveThread(runId, { ...now, messages: [...now.messages, ...messages] })
+    // What the person wrote meanwhile comes after: the model has not seen it yet.
+    const seen = thread.messages.length
+    const after = [...messages, ...now.messages.slice(seen)]
+    this.saveThread(runId, { ...now, messages: [...now.messages.slice(0, seen), ...after] })
   }
 }
 

@@ -133,7 +133,7 @@ function summary(told: readonly Told[], found: readonly Account[]): string {
   const drafted = typeof drafter?.answer === 'string' ? ` The drafter says: ${drafter.answer}` : ''
   if (found.length === 0) return `I could not prepare the briefs.${gaps}`
   const lines = found.map((a) => `• ${a.name}: renews in ${a.renewal_in_days} days`).join('\n')
-  return `The renewal briefs are ready.\n${lines}\n${drafted}${gaps}`.trim()
+  return `The renewal briefs are ready.\n${lines}\n${`${drafted}${gaps}`.trim()}`.trim()
 }
 
 /** What the person says afterwards: prices, sending, or that it is done. */

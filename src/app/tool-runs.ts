@@ -58,16 +58,28 @@ export async function runTool(runner: Runner, of: Running): Promise<Value> {
   show({})
   if (service !== undefined) return runService(of, show)
   if (call.toolName === 'iam_start_subagent') return runSubagent(runner, of, show)
-  const asks = call.toolName === 'iam_request_access'
-  if (asks) runner.waiting(runId, true)
+  if (call.toolName === 'iam_request_access') return runAsking(runner, of, show)
+  const value = await of.lend.callTool(thread, call.toolName, objectOf(call.input))
+  show({ status: value.failed === true ? 'failed' : 'done', ...said(value) })
+  return value
+}
+
+/** Asks, and waits a while for the person. Being stopped ends the wait; the question stays, and is asked again later. */
+async function runAsking(
+  runner: Runner,
+  { runId, thread, call, signal, lend }: Running,
+  show: (step: Partial<Step>) => void,
+): Promise<Value> {
+  runner.waiting(runId, signal, true)
   try {
-    const value = await of.lend.callTool(thread, call.toolName, objectOf(call.input))
-    show(
-      asks ? asked(value) : { status: value.failed === true ? 'failed' : 'done', ...said(value) },
-    )
+    const value = await lend.callTool(thread, call.toolName, objectOf(call.input), signal)
+    show(asked(value))
     return value
+  } catch (error) {
+    if (signal.aborted) show({ status: 'failed', summary: 'Stopped while it waited' })
+    throw error
   } finally {
-    if (asks) runner.waiting(runId, false)
+    runner.waiting(runId, signal, false)
   }
 }
 

@@ -137,6 +137,15 @@ describe('journey 2 by clicking (B24)', () => {
     await seen(asks)
     const text = await textOf(asks)
     expect(text).toContain('Email drafter v1')
+    // What it says in the conversation is said under its own name, with the path to it.
+    const said = chatOf(page)
+      .getByRole('article')
+      .filter({ hasText: 'I need to save the drafts, so I am asking you.' })
+    await eventually(
+      () =>
+        textOf(said).then((all) => all.startsWith('Email drafter Renewal briefs › Email drafter')),
+      true,
+    )
     expect(await textOf(asks.locator('.card-path'))).toBe(
       'Asked by, from the top: Renewal briefs Email drafter',
     )

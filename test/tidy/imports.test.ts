@@ -179,6 +179,7 @@ const ROOMS: Readonly<Record<string, Room>> = {
     rooms: [
       'src/http/browser/cookies.ts',
       'src/http/browser/pages.ts',
+      'src/http/browser/return-to.ts',
       'src/identity/code-flow.ts',
     ],
     packages: [

@@ -1,5 +1,5 @@
-import { lazy, Suspense } from 'react'
-import { isStatus } from './api/http.ts'
+import { type ComponentType, lazy, Suspense, useEffect } from 'react'
+import { isStatus, Unreachable } from './api/http.ts'
 import { TenantProvider, useMe } from './api/queries.ts'
 import { Landing } from './pages/landing.tsx'
 import { Nowhere } from './pages/nowhere.tsx'
@@ -7,14 +7,37 @@ import { SignIn } from './pages/sign-in.tsx'
 import { type Route, useRoute } from './router.tsx'
 import { SessionsScreen } from './sessions/screen.tsx'
 import { Shell } from './shell/shell.tsx'
+import { Boundary } from './ui/boundary.tsx'
 import { ErrorState, Skeleton } from './ui/states.tsx'
 import { words } from './words.ts'
 
-// What the first screen does not need comes when it is gone to.
-const Approvals = lazy(() => import('./pages/approvals.tsx'))
-const Approval = lazy(() => import('./pages/approval.tsx'))
-const Rules = lazy(() => import('./pages/rules.tsx'))
-const Agents = lazy(() => import('./pages/agents.tsx'))
+const rest: (() => Promise<unknown>)[] = []
+
+/** What the first screen does not need comes after it. */
+function later<P>(load: () => Promise<{ default: ComponentType<P> }>) {
+  rest.push(load)
+  return lazy(() =>
+    load().catch(() => {
+      throw new Unreachable('This part of the page could not be fetched.')
+    }),
+  )
+}
+const Approvals = later(() => import('./pages/approvals.tsx'))
+const Approval = later<{ readonly id: string }>(() => import('./pages/approval.tsx'))
+const Rules = later(() => import('./pages/rules.tsx'))
+const Agents = later(() => import('./pages/agents.tsx'))
+
+const REST_MILLIS = 1_000
+
+/** Fetched ahead, so that going there works, and says what is wrong, while the server is down. */
+function useRest(): void {
+  useEffect(() => {
+    const timer = setTimeout(() => {
+      for (const load of rest) load().catch(() => undefined)
+    }, REST_MILLIS)
+    return () => clearTimeout(timer)
+  }, [])
+}
 
 function Screen({ route }: { readonly route: Route }) {
   switch (route.at) {
@@ -36,18 +59,29 @@ function Screen({ route }: { readonly route: Route }) {
   }
 }
 
+const Coming = () => (
+  <main id="main" className="page" tabIndex={-1}>
+    <div className="page-inner">
+      <Skeleton label={words.state.loading} rows={4} />
+    </div>
+  </main>
+)
+
 /** Nothing of a tenant is shown before it is known who looks. */
 function Signed({ route }: { readonly route: Route }) {
   const me = useMe()
+  useRest()
   if (isStatus(me.error, 401)) return <SignIn />
   // No such organisation: the address is wrong, whoever looks.
   if (isStatus(me.error, 404)) return <Nowhere tenant={undefined} />
   if (me.data)
     return (
       <Shell me={me.data} route={route}>
-        <Suspense fallback={<Skeleton label={words.state.loading} rows={4} />}>
-          <Screen route={route} />
-        </Suspense>
+        <Boundary where={'id' in route ? `${route.at} ${route.id}` : route.at}>
+          <Suspense fallback={<Coming />}>
+            <Screen route={route} />
+          </Suspense>
+        </Boundary>
       </Shell>
     )
   return (

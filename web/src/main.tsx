@@ -3,6 +3,7 @@ import { StrictMode } from 'react'
 import { createRoot } from 'react-dom/client'
 import { client } from './api/client.ts'
 import { App } from './app.tsx'
+import { Boundary } from './ui/boundary.tsx'
 import './styles/tokens.css'
 import './styles/base.css'
 import './styles/parts.css'
@@ -20,7 +21,9 @@ if (root)
   createRoot(root).render(
     <StrictMode>
       <QueryClientProvider client={client}>
-        <App />
+        <Boundary where="">
+          <App />
+        </Boundary>
       </QueryClientProvider>
     </StrictMode>,
   )

@@ -164,7 +164,7 @@ export const words = {
   },
   start: {
     title: (name: string) => `What should your agent do${name === '' ? '' : `, ${name}`}?`,
-    lead: 'It starts with no access. It asks you for what it needs, one thing at a time.',
+    lead: 'It starts with no access. It asks you for what it needs, when it needs it.',
     task: 'Task',
     placeholder: 'Describe the task…',
     suggestion: 'Prepare renewal briefs for my accounts that renew this quarter',
@@ -179,6 +179,14 @@ export const words = {
     start: 'Start',
     starting: 'Starting…',
     failed: 'Not started.',
+    notBegun: (ended: boolean) =>
+      ended
+        ? 'The agent did not take it up, so the session was ended again. Nothing was lent.'
+        : 'The agent did not take it up. Its session is still listed: it holds nothing; try again or end it.',
+    signedOutMidway: (ended: boolean) =>
+      `Not started: the agent’s app had signed you out. ${
+        ended ? 'The session was ended again, and your task is kept.' : 'Your task is kept.'
+      }`,
     appFailed: 'The agent’s app could not be asked what it offers',
     noApp: 'No agent app runs here',
     noAppWhy: 'Sessions that other apps start for you are listed beside this.',
@@ -215,6 +223,10 @@ export const words = {
     requestsFailed: 'What was asked could not be loaded',
     notOurs:
       'Another app runs this session, so its conversation is there. What it asks of you is here.',
+    notTaken: 'The agent has not taken this session up',
+    notTakenWhy: 'It holds nothing. Hand it over again, or end it on the access pane.',
+    handOver: 'Hand it over',
+    notHandedOver: 'Not handed over.',
     nothingYet: 'Nothing yet. The agent is about to begin.',
     failed:
       'The agent stopped on a fault. Nothing more is done until you write to it; what it holds is on the access pane.',

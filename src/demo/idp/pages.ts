@@ -8,7 +8,7 @@ body { font: 16px/1.5 system-ui, sans-serif }
 body { max-width: 26rem; margin: 12vh auto; padding: 0 1rem }
 h1 { font-size: 1.35rem; margin: 0 0 .25rem }
 p { margin: 0 0 1rem }
-small { opacity: .75 }
+p small { opacity: .75 }
 ul { list-style: none; margin: 0 0 1.5rem; padding: 0 }
 li { margin: 0 0 .5rem }
 button, input { font: inherit; padding: .55rem .75rem }

@@ -15,6 +15,7 @@ import { beginSignIn, type Finished, finishSignIn, signOutUrl } from '../../iden
 import { type Ctx, issuerOf } from '../../ports.ts'
 import { cookieOf, fromOwnPage, sessionCookie, setCookie, signInCookie } from './cookies.ts'
 import { messagePage } from './pages.ts'
+import { safeReturn } from './return-to.ts'
 
 const SIGN_IN_SECONDS = 600
 const SESSION_SECONDS = 12 * 3600
@@ -28,16 +29,6 @@ export type SignInDeps = {
 
 const redirectUri = (ctx: Ctx, tenant: TenantRef): string =>
   `${issuerOf(ctx, tenant.slug)}/auth/callback`
-const home = (tenant: TenantRef): string => `/t/${tenant.slug}/sessions`
-
-/** Only a page of this tenant, named by its path: never another host (RFC 9700: no open redirector). */
-export function safeReturn(tenant: TenantRef, wanted: string | null): string {
-  const own = `/t/${tenant.slug}/`
-  const plain = wanted !== null && wanted.length <= 500 && /^[A-Za-z0-9/_?&=.%-]+$/.test(wanted)
-  return plain && wanted.startsWith(own) && !wanted.includes('//') && !wanted.includes('/auth/')
-    ? wanted
-    : home(tenant)
-}
 
 const redirect = (to: string, cookies: readonly string[] = []): Response => {
   const headers = new Headers({
@@ -64,7 +55,7 @@ export async function login(
       'Nobody can sign in here yet',
       'This organisation has no identity provider for the web page. Its administrator can add one.',
     )
-  const returnTo = safeReturn(tenant, new URL(request.url).searchParams.get('return_to'))
+  const returnTo = safeReturn(tenant.slug, new URL(request.url).searchParams.get('return_to'))
   let begun: Awaited<ReturnType<typeof beginSignIn>>
   try {
     begun = await beginSignIn(provider, redirectUri(ctx, tenant))

@@ -17,8 +17,12 @@ export async function picture(page: Page, name: string): Promise<void> {
 }
 
 /** What axe calls serious or critical, one line each: the rule, how often, and where first. */
-export async function findingsOf(page: Page): Promise<readonly string[]> {
-  const { violations } = await new AxeBuilder({ page }).setLegacyMode(true).analyze()
+export async function findingsOf(
+  page: Page,
+  without: readonly string[] = [],
+): Promise<readonly string[]> {
+  const axe = new AxeBuilder({ page }).setLegacyMode(true).disableRules([...without])
+  const { violations } = await axe.analyze()
   return violations
     .filter((one) => one.impact === 'serious' || one.impact === 'critical')
     .map((one) => {
@@ -39,7 +43,8 @@ export const wideIn = (page: Page): Promise<readonly string[]> =>
     for (const one of document.querySelectorAll('body *')) {
       const style = getComputedStyle(one)
       const box = one.getBoundingClientRect()
-      if (box.width < 2 || box.height < 2 || style.visibility === 'hidden') continue
+      if (box.width < 2 || box.height < 2) continue
+      if (!one.checkVisibility({ visibilityProperty: true })) continue
       if (one.closest('.visually-hidden, [hidden]')) continue
       if (box.right > width + 1 || box.left < -1) wide.push(name(one) + ' to ' + box.right)
       const scrolls = ['auto', 'scroll'].includes(style.overflowX)

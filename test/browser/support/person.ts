@@ -122,7 +122,7 @@ export const card = (page: Page, things?: string): Locator =>
 export const settledCards = (page: Page): Locator => page.locator('article[data-status="settled"]')
 
 /** The three answers as a screen reader names them. Pressing one waits until it is armed. */
-export const DENY = /^Deny it goes on without/
+export const DENY = /^Deny( all| the rest)? it goes on without/
 export const ALLOW_ONCE = /^Allow once…? this session only/
 export const ALWAYS = /^Always allow… not asked next time/
 
@@ -158,3 +158,7 @@ export const heldIn = (page: Page): Promise<string[]> =>
 export const textOf = async (what: Locator): Promise<string> =>
   // biome-ignore lint/performance/useDomNodeTextContent: what is seen, one line after the other.
   (await what.innerText()).replace(/\s+/g, ' ').trim()
+
+/** How many requests the tab’s title says are waiting. */
+export const waitingIn = async (page: Page): Promise<number> =>
+  Number(/^\((\d+)\) .*Lend$/.exec(await page.title())?.[1] ?? 0)

@@ -83,6 +83,15 @@ export const startRun = (tenant: string, session: string, task: string) =>
     body: { session_id: session, task },
   })
 
+/** Ends the app's own sign-in. Where no app runs there is none to end. */
+export const signOutOfApp = (tenant: string) =>
+  call<unknown>(`/app/t/${encodeURIComponent(tenant)}/auth/logout`, {
+    method: 'POST',
+    body: {},
+  }).catch((error: unknown) => {
+    if (!isStatus(error, 404)) throw error
+  })
+
 export const say = (tenant: string, session: string, text: string) =>
   call<unknown>(`${runUrl(tenant, session)}/messages`, { method: 'POST', body: { text } })
 

@@ -18,6 +18,7 @@ import { words } from '../words.ts'
 import { Composer } from './composer.tsx'
 import { type Entry, entriesOf } from './entries.ts'
 import { Steps, Words } from './message.tsx'
+import { NotTaken } from './not-taken.tsx'
 import { PendingBar } from './pending-bar.tsx'
 
 function RunChip({
@@ -88,9 +89,21 @@ function BypassStrip({ session }: { readonly session: SessionView }) {
   )
 }
 
-function EntryView({ entry, agent }: { readonly entry: Entry; readonly agent: string }) {
-  if (entry.kind === 'words') return <Words message={entry.message} agent={agent} />
-  if (entry.kind === 'steps') return <Steps steps={entry.steps} />
+function EntryView({
+  entry,
+  agent,
+  pathOf,
+}: {
+  readonly entry: Entry
+  readonly agent: string
+  readonly pathOf: (sessionId: string) => readonly string[]
+}) {
+  if (entry.kind === 'words') {
+    const { message } = entry
+    return <Words message={message} agent={agent} path={pathOf(message.session_id)} />
+  }
+  if (entry.kind === 'steps')
+    return <Steps steps={entry.steps} path={pathOf(entry.steps[0]?.session_id ?? '')} />
   return <PromptCard request={entry.request} />
 }
 
@@ -117,21 +130,45 @@ function useFollowing(content: unknown, state: unknown) {
   const follows = useRef(true)
   const moved = useRef(Number.NEGATIVE_INFINITY)
   const shown = useRef<string | undefined>(undefined)
+  const place = useRef(0)
   const [away, setAway] = useState(false)
-  // Whenever the content is another one.
-  useLayoutEffect(() => {
+  const follow = (again: boolean) => {
     const element = box.current
-    if (content === null || !element || !follows.current) return
+    if (content === null || !element) return
+    if (!follows.current) {
+      if (again) element.scrollTop = place.current
+      return
+    }
     const before = shown.current
-    if (before && element.querySelector(`[data-status="pending"][data-request="${before}"]`)) return
+    const waits = `[data-status="pending"][data-request="${before}"]`
+    if (before && !again && element.querySelector(waits)) return
     const card = waitingCard(element)
     shown.current = card?.dataset.request
     const top = card ? card.offsetTop - element.offsetTop - CARD_MARGIN : Number.POSITIVE_INFINITY
     element.scrollTop = Math.min(top, element.scrollHeight - element.clientHeight)
+  }
+  const newest = useRef(follow)
+  // Whenever the content is another one.
+  useLayoutEffect(() => {
+    newest.current = follow
+    follow(false)
   }, [content, state])
-  const onScroll = () => {
+  // What is hidden, as a phone hides the other panes, forgets where it was scrolled to.
+  useLayoutEffect(() => {
     const element = box.current
     if (!element) return
+    let height = element.clientHeight
+    const observer = new ResizeObserver(() => {
+      if (height === 0 && element.clientHeight > 0) newest.current(true)
+      height = element.clientHeight
+    })
+    observer.observe(element)
+    return () => observer.disconnect()
+  }, [])
+  const onScroll = () => {
+    const element = box.current
+    if (!element || element.clientHeight === 0) return
+    place.current = element.scrollTop
     const left = element.scrollHeight - element.scrollTop - element.clientHeight
     if (performance.now() - moved.current < GESTURE_MILLIS) follows.current = left < NEAR_END
     setAway(left >= NEAR_END && !follows.current)
@@ -188,6 +225,7 @@ export function Chat({
   const run = useRun(session.root_id)
   const asked = useRequestsOf(ids)
   const { data: pending = [] } = usePending()
+  const pathOf = (id: string) => sessions.data?.items.find((one) => one.id === id)?.path ?? []
   const messages = run.data?.messages
   const entries = useMemo(
     () => entriesOf(messages ?? [], asked.requests),
@@ -235,10 +273,20 @@ export function Chat({
               onRetry={asked.refetch}
             />
           )}
-          {run.data === null && <p className="chat-note">{words.chat.notOurs}</p>}
+          {run.data === null &&
+            (live && root && !root.claimed ? (
+              <NotTaken session={root} />
+            ) : (
+              <p className="chat-note">{words.chat.notOurs}</p>
+            ))}
           {first && run.data && <Empty title={words.chat.nothingYet} />}
           {entries.map((entry) => (
-            <EntryView key={entryKey(entry)} entry={entry} agent={session.agent_name} />
+            <EntryView
+              key={entryKey(entry)}
+              entry={entry}
+              agent={session.agent_name}
+              pathOf={pathOf}
+            />
           ))}
           {run.data?.state === 'failed' && live && (
             <p className="chat-note chat-note-bad">{words.chat.failed}</p>

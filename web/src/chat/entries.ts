@@ -6,8 +6,6 @@ export type Entry =
   | { readonly kind: 'prompt'; readonly at: string; readonly request: RequestView }
   | { readonly kind: 'steps'; readonly at: string; readonly steps: readonly Message[] }
 
-const pathOf = (message: Message): string => message.path?.join('>') ?? ''
-
 export function entriesOf(
   messages: readonly Message[],
   requests: readonly RequestView[],
@@ -26,7 +24,7 @@ export function entriesOf(
     const last = folded.at(-1)
     const [step] = entry.kind === 'steps' ? entry.steps : []
     const [before] = last?.kind === 'steps' ? last.steps : []
-    if (last?.kind === 'steps' && step && before && pathOf(step) === pathOf(before))
+    if (last?.kind === 'steps' && step && before?.session_id === step.session_id)
       folded[folded.length - 1] = { ...last, steps: [...last.steps, step] }
     else folded.push(entry)
   }

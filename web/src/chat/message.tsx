@@ -4,19 +4,29 @@ import { clock, count, duration, plain, plainLines } from '../lib/text.ts'
 import { classes, Time } from '../ui/parts.tsx'
 import { words } from '../words.ts'
 
-function Path({ path }: { readonly path: readonly string[] | undefined }) {
-  if (!path || path.length < 2) return null
+function Path({ path }: { readonly path: readonly string[] }) {
+  if (path.length < 2) return null
   return <span className="message-path">{path.map(plain).join(' › ')}</span>
 }
 
 /** What somebody said, as text and nothing else: no markup of an agent's is ever made into a page. */
-export function Words({ message, agent }: { readonly message: Message; readonly agent: string }) {
+export function Words({
+  message,
+  agent,
+  path,
+}: {
+  readonly message: Message
+  readonly agent: string
+  /** Titles from the root to whoever speaks, as the server has them. */
+  readonly path: readonly string[]
+}) {
   const mine = message.role === 'user'
+  const who = path.length > 1 ? (path.at(-1) ?? agent) : agent
   return (
     <article className={classes('message', mine ? 'message-user' : 'message-agent')}>
       <p className="message-head">
-        <span className="message-who">{mine ? words.chat.you : plain(agent)}</span>
-        <Path path={message.path} />
+        <span className="message-who">{mine ? words.chat.you : plain(who)}</span>
+        <Path path={path} />
         <Time iso={message.at}>{clock(message.at)}</Time>
       </p>
       <div className="message-text" dir="auto">
@@ -60,7 +70,13 @@ const stepsWords = (steps: readonly Message[]): string => {
 }
 
 /** What the agent did, in one line that opens. What is running now is named without opening it. */
-export function Steps({ steps }: { readonly steps: readonly Message[] }) {
+export function Steps({
+  steps,
+  path,
+}: {
+  readonly steps: readonly Message[]
+  readonly path: readonly string[]
+}) {
   const last = steps.at(-1)?.step
   const refused = steps.filter((one) => one.step?.status === 'refused').length
   const running = last?.status === 'running'
@@ -68,7 +84,7 @@ export function Steps({ steps }: { readonly steps: readonly Message[] }) {
     <details className="steps">
       <summary>
         <ChevronRight aria-hidden="true" size={15} className="steps-arrow" />
-        <Path path={steps[0]?.path} />
+        <Path path={path} />
         <span>{stepsWords(steps)}</span>
         {last && (
           <span className={classes('steps-last', running && 'steps-running')}>

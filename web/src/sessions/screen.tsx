@@ -3,7 +3,6 @@ import { type ReactNode, useEffect, useRef, useState } from 'react'
 import { AccessPane, useHeldCount } from '../access/pane.tsx'
 import { isStatus } from '../api/http.ts'
 import { usePending, useSession, useTenant } from '../api/queries.ts'
-import type { SessionView } from '../api/types.ts'
 import { Chat } from '../chat/chat.tsx'
 import { useStored } from '../lib/hooks.ts'
 import { useLayout } from '../lib/layout.ts'
@@ -154,15 +153,21 @@ function Narrow({ id }: { readonly id: string | null }) {
   )
 }
 
-function rightPane(session: SessionView | undefined, id: string | null, open: boolean): ReactNode {
+function rightPane(
+  { data, error }: ReturnType<typeof useSession>,
+  id: string | null,
+  open: boolean,
+): ReactNode {
   if (id === null || !open) return null
-  return session ? <AccessPane session={session} /> : <Skeleton label={words.state.loading} />
+  if (data) return <AccessPane session={data} />
+  // The middle says what is wrong.
+  return error ? null : <Skeleton label={words.state.loading} />
 }
 
 /** Sessions, conversation, access: as many beside each other as there is room for. */
 export function SessionsScreen({ id }: { readonly id: string | null }) {
   const layout = useLayout()
-  const { data: session } = useSession(id)
+  const session = useSession(id)
   const [open, setOpen] = useStored('access-open', true)
   if (layout === 'phone') return <Phone id={id} />
   if (layout === 'narrow') return <Narrow id={id} />

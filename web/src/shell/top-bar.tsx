@@ -13,6 +13,7 @@ import { useEffect } from 'react'
 import { useLine } from '../api/events.ts'
 import { call } from '../api/http.ts'
 import { usePending, useTenant } from '../api/queries.ts'
+import { signOutOfApp } from '../api/run.ts'
 import type { Me } from '../api/types.ts'
 import { useStored } from '../lib/hooks.ts'
 import { plain } from '../lib/text.ts'
@@ -53,6 +54,8 @@ function UserMenu({ me }: { readonly me: Me }) {
   const tenant = useTenant()
   const signOut = async () => {
     try {
+      // First where what was said is kept: should the next fail, one is still here to try again.
+      await signOutOfApp(tenant)
       const { redirect } = await call<{ redirect: string }>(
         `/t/${encodeURIComponent(tenant)}/auth/logout`,
         { method: 'POST', body: {} },

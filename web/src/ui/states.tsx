@@ -35,11 +35,14 @@ export function Skeleton({ rows = 3, label }: { readonly rows?: number; readonly
 export function Empty({
   icon: Icon = Inbox,
   title,
+  note,
   children,
   action,
 }: {
   readonly icon?: LucideIcon
   readonly title: string
+  /** What has just happened, for whoever did not expect to be here. */
+  readonly note?: string | undefined
   readonly children?: ReactNode
   readonly action?: ReactNode
 }) {
@@ -47,6 +50,7 @@ export function Empty({
     <div className="empty">
       <Icon aria-hidden="true" size={26} />
       <p className="empty-title">{title}</p>
+      {note && <p role="alert">{note}</p>}
       {children && <p className="muted">{children}</p>}
       {action}
     </div>
