@@ -8,6 +8,7 @@ import { takeWantedCard } from '../lib/focus.ts'
 import { useNow } from '../lib/hooks.ts'
 import { endedWords, isLive, subtreeIds, templateTitle, titleOf } from '../lib/sessions.ts'
 import { clock, duration, plain, secondsUntil } from '../lib/text.ts'
+import { ChangeOf } from '../pages/changes.tsx'
 import { PromptCard } from '../prompt/card.tsx'
 import { Link, paths } from '../router.tsx'
 import { AppSignIn } from '../sessions/app-sign-in.tsx'
@@ -91,7 +92,16 @@ function BypassStrip({ session }: { readonly session: SessionView }) {
 function EntryView({ entry, agent }: { readonly entry: Entry; readonly agent: string }) {
   if (entry.kind === 'words') return <Words message={entry.message} agent={agent} />
   if (entry.kind === 'steps') return <Steps steps={entry.steps} />
-  return <PromptCard request={entry.request} />
+  const { request } = entry
+  const again = request.items.some(
+    (item) => item.outcome === 'pending' && item.decision_reason === 'reconsent',
+  )
+  return (
+    <>
+      {again && <ChangeOf template={request.template.name} />}
+      <PromptCard request={request} />
+    </>
+  )
 }
 
 const entryKey = (entry: Entry): string => {
