@@ -230,7 +230,7 @@ function Versions({ change }: { readonly change: TemplateChange }) {
 }
 
 function Change({ change }: { readonly change: TemplateChange }) {
-  const title = says.title(plain(change.title))
+  const title = says.title(plain(change.title), change.diff.widens)
   return (
     <article className="card change" aria-label={title} data-template={change.template}>
       <div className="card-body">
@@ -265,7 +265,7 @@ export function ChangeOf({ template }: { readonly template: string }) {
   return (
     <details className="card change change-folded" data-template={template}>
       <summary>
-        <span>{says.inChat(plain(change.title))}</span>
+        <span>{says.inChat(plain(change.title), change.diff.widens)}</span>
         <span className="link">{says.see}</span>
       </summary>
       <div className="card-body">

@@ -78,8 +78,9 @@ export const pageWords = {
       `${count(n, 'session')} ended, ${count(grants, 'permission')} given back.`,
   },
   changes: {
-    all: 'Templates that allow more now',
-    title: (title: string) => `${title} may ask for more`,
+    all: 'Templates that changed',
+    title: (title: string, widens: boolean) =>
+      widens ? `${title} may ask for more` : `${title} changed`,
     versions: (from: number | null, to: number) =>
       from === null || from === to ? `now v${to}` : `v${from} to v${to}`,
     since: 'since',
@@ -122,7 +123,10 @@ export const pageWords = {
         `${title} is not marked sensitive by the template any more. The catalog still marks it, so it is still always asked for.`,
     },
     modeGone: (mode: string) => `Mode ${mode}`,
-    inChat: (title: string) => `${title} allows more than when you said always.`,
+    inChat: (title: string, widens: boolean) =>
+      widens
+        ? `${title} allows more than when you said always.`
+        : `${title} has changed since you said always.`,
     see: 'See what changed',
     confirm: 'I have seen it: my rules go on',
     orNot: 'Or leave it, and be asked.',
