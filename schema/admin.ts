@@ -276,23 +276,41 @@ export const identityProvider = z
     first_party_clients: z.array(z.string()),
     creates_users: z.boolean(),
     private_network: z.boolean(),
+    web_client_id: z.string().optional(),
+    has_web_client_secret: z.boolean(),
     status,
     created_at: time,
   })
   .meta({ id: 'IdentityProvider' })
 const clients = distinct(clientId, LIST_MAX)
+const webClientId = clientId.meta({
+  description:
+    'Lend’s own client there, with which people sign in to the web page; one of first_party_clients',
+})
+/** Of what OAuth allows in a client secret (RFC 6749 appendix A.2). It is never answered. */
+const webClientSecret = z
+  .string()
+  .regex(/^[\x20-\x7e]{1,512}$/, { error: 'must be 1 to 512 printable ASCII characters' })
+  .meta({ writeOnly: true, maxLength: 512 })
 export const identityProviderNew = z.strictObject({
   issuer: name(URL_LENGTH_MAX),
   audience: name(CLIENT_LENGTH_MAX),
   first_party_clients: clients,
   creates_users: z.boolean().optional(),
   private_network: z.boolean().optional(),
+  web_client_id: webClientId.optional(),
+  web_client_secret: webClientSecret.optional(),
 })
 export const identityProviderChange = change({
   audience: name(CLIENT_LENGTH_MAX).optional(),
   first_party_clients: clients.optional(),
   creates_users: z.boolean().optional(),
   private_network: z.boolean().optional(),
+  web_client_id: webClientId
+    .nullable()
+    .optional()
+    .meta({ description: 'null: nobody signs in to the web page here any more' }),
+  web_client_secret: webClientSecret.optional(),
   status: status.optional(),
 })
 

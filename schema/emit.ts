@@ -2,6 +2,7 @@ import { z } from 'zod'
 import { activityRecord } from './activity.ts'
 import { sessionClaimsSchema } from './claims.ts'
 import * as people from './people.ts'
+import * as templates from './templates.ts'
 import { TOOLS } from './tools.ts'
 
 /**
@@ -30,5 +31,7 @@ export function emitted(): ReadonlyMap<string, string> {
   put('people/grant', people.grant, 'output')
   put('people/rule', people.rule, 'output')
   put('people/rule-new', people.ruleNew, 'input')
+  put('people/template-change', templates.templateChange, 'output')
+  put('people/template-confirm', templates.templateConfirm, 'input')
   return files
 }

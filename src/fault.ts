@@ -168,6 +168,11 @@ export const FAULTS = {
     oauth: 'invalid_request',
     says: 'An answer covers every pending item exactly once.',
   },
+  change_superseded: {
+    status: 409,
+    oauth: 'invalid_request',
+    says: 'The template has changed again since this was shown. Load it again.',
+  },
   sensitive_not_remembered: {
     status: 422,
     oauth: 'invalid_request',

@@ -10,6 +10,15 @@ export const SETUP_ARGS = {
     type: 'string',
     description: 'Client id of an app that acts for people: the web app, the CLI. May be repeated',
   },
+  'web-client-id': {
+    type: 'string',
+    description:
+      'The first-party client with which people sign in to the web page; its redirect URI is {PUBLIC_URL}/t/{tenant}/auth/callback',
+  },
+  'web-client-secret': {
+    type: 'string',
+    description: 'Its secret. Others on this machine can see options: prefer --file',
+  },
   'admin-subject': { type: 'string', description: 'Subject of the first admin at that provider' },
   'admin-login': { type: 'string', description: 'Login of the first admin' },
   'admin-name': { type: 'string', description: 'Name of the first admin; the login if left out' },

@@ -54,6 +54,10 @@ const shape = z
       },
       { error: 'must be given' },
     ),
+    web_client_id: word(255).optional(),
+    web_client_secret: line(512)
+      .regex(/^[\x20-\x7e]+$/, { error: 'must be printable ASCII characters' })
+      .optional(),
     creates_users: z.boolean({ error: 'must be true or false' }).default(false),
     private_network: z.boolean({ error: 'must be true or false' }).default(false),
   })
@@ -66,11 +70,26 @@ const shape = z
     error: 'must not be a client id: tokens with that audience are ID tokens, which are refused',
   })
 
+  .refine((s) => s.web_client_id === undefined || s.web_client_secret !== undefined, {
+    path: ['web_client_secret'],
+    error: 'must be given with a web client',
+  })
+  .refine((s) => s.web_client_secret === undefined || s.web_client_id !== undefined, {
+    path: ['web_client_id'],
+    error: 'must be given with its secret',
+  })
+  .refine((s) => !s.web_client_id || s.first_party_clients.includes(s.web_client_id), {
+    path: ['web_client_id'],
+    error: 'must be one of the first-party clients',
+  })
+
 export type Setup = z.output<typeof shape>
 
 /** As the person who typed it knows the member. */
 const FLAGS: Readonly<Record<string, string>> = {
   first_party_clients: 'first-party-client',
+  web_client_id: 'web-client-id',
+  web_client_secret: 'web-client-secret',
   'admin.subject': 'admin-subject',
   'admin.login': 'admin-login',
   'admin.name': 'admin-name',
@@ -91,6 +110,8 @@ function fromFlags(given: Given): unknown {
     ...some('issuer', 'issuer'),
     ...some('audience', 'audience'),
     ...(clients.length === 0 ? {} : { first_party_clients: clients }),
+    ...some('web-client-id', 'web_client_id'),
+    ...some('web-client-secret', 'web_client_secret'),
     admin: {
       ...some('admin-subject', 'subject'),
       ...some('admin-login', 'login'),
@@ -156,10 +177,11 @@ async function insert(ctx: Omit<Ctx, 'publicUrl' | 'notify'>, tx: Tx, of: Setup)
   await tx.sql`insert into tenant_chain (tenant_id) values (${tenantId})`
   await createTenantKeys(tx, { tenantId, now })
   await tx.sql`
-    insert into identity_provider (id, tenant_id, issuer, audience, first_party_clients, creates_users,
-      private_network, created_at)
+    insert into identity_provider (id, tenant_id, issuer, audience, first_party_clients, web_client_id,
+      web_client_secret, creates_users, private_network, created_at)
     values (${ctx.ids.id('identityProvider')}, ${tenantId}, ${of.issuer}, ${of.audience},
-      ${of.first_party_clients}::text[], ${of.creates_users}, ${of.private_network},
+      ${of.first_party_clients}::text[], ${of.web_client_id ?? null}, ${of.web_client_secret ?? null},
+      ${of.creates_users}, ${of.private_network},
       to_timestamp(${now}::float8))`
   await tx.sql`
     insert into app_user (id, tenant_id, issuer, subject, login, name, email, staff_roles, created_at)

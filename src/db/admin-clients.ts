@@ -187,6 +187,9 @@ export type IdentityProviderRow = {
   readonly firstPartyClients: readonly string[]
   readonly createsUsers: boolean
   readonly privateNetwork: boolean
+  readonly webClientId: string | null
+  /** The secret itself is read only where people sign in. */
+  readonly hasWebClientSecret: boolean
   readonly status: 'active' | 'disabled'
   readonly createdAt: number
 }
@@ -196,7 +199,8 @@ export const selectIdentityProviders = (
   of: Page & { readonly id?: string },
 ): Promise<readonly IdentityProviderRow[]> => tx.sql<IdentityProviderRow>`
   select id, issuer, audience, first_party_clients as "firstPartyClients",
-    creates_users as "createsUsers", private_network as "privateNetwork", status,
+    creates_users as "createsUsers", private_network as "privateNetwork",
+    web_client_id as "webClientId", web_client_secret is not null as "hasWebClientSecret", status,
     extract(epoch from created_at)::float8 as "createdAt"
   from identity_provider
   where tenant_id = ${of.tenantId} and (${of.id ?? null}::text is null or id = ${of.id ?? null})
@@ -208,24 +212,31 @@ export async function insertIdentityProvider(
   tx: Tx,
   tenantId: TenantId,
   p: IdentityProviderRow,
+  webClientSecret: string | null,
 ): Promise<boolean> {
   const made = await tx.sql`
     insert into identity_provider (id, tenant_id, issuer, audience, first_party_clients, creates_users,
-      private_network, status, created_at)
+      private_network, web_client_id, web_client_secret, status, created_at)
     values (${p.id}, ${tenantId}, ${p.issuer}, ${p.audience}, ${p.firstPartyClients}::text[],
-      ${p.createsUsers}, ${p.privateNetwork}, ${p.status}, to_timestamp(${p.createdAt}::float8))
+      ${p.createsUsers}, ${p.privateNetwork}, ${p.webClientId}, ${webClientSecret}, ${p.status},
+      to_timestamp(${p.createdAt}::float8))
     on conflict do nothing returning id`
   return made.length === 1
 }
 
+/** Without `webClientSecret` the one that is there stays, unless the row has none any more. */
 export async function updateIdentityProvider(
   tx: Tx,
   tenantId: TenantId,
   p: IdentityProviderRow,
+  webClientSecret: string | null,
 ): Promise<void> {
   await tx.sql`
     update identity_provider set audience = ${p.audience},
       first_party_clients = ${p.firstPartyClients}::text[], creates_users = ${p.createsUsers},
-      private_network = ${p.privateNetwork}, status = ${p.status}
+      private_network = ${p.privateNetwork}, web_client_id = ${p.webClientId},
+      web_client_secret = case when ${p.hasWebClientSecret}
+        then coalesce(${webClientSecret}::text, web_client_secret) end,
+      status = ${p.status}
     where tenant_id = ${tenantId} and id = ${p.id}`
 }

@@ -303,6 +303,19 @@ export const consentRule = pgTable('consent_rule', {
   createdAt: timestamp('created_at', { withTimezone: true, precision: 3 }).notNull(),
 })
 
+export const templateChange = pgTable(
+  'template_change',
+  {
+    tenantId: text('tenant_id').notNull(),
+    userId: text('user_id').notNull(),
+    templateId: text('template_id').notNull(),
+    fromVersion: integer('from_version').notNull(),
+    fromTerms: jsonb('from_terms').notNull(),
+    createdAt: timestamp('created_at', { withTimezone: true, precision: 3 }).notNull(),
+  },
+  (t) => [primaryKey({ columns: [t.userId, t.templateId] })],
+)
+
 export const accessRequest = pgTable('access_request', {
   id: text('id').primaryKey(),
   tenantId: text('tenant_id').notNull(),

@@ -95,6 +95,24 @@ describe('setup checks every field and names the first that is wrong', () => {
     expect(from({ ...GOOD, issuer }, ['--private-network']).issuer).toBe(issuer)
   })
 
+  test('the web page’s own client comes with its secret, and is first-party', () => {
+    const web = { ...GOOD, 'web-client-id': 'web', 'web-client-secret': 'between us' }
+    expect(from(web)).toMatchObject({ web_client_id: 'web', web_client_secret: 'between us' })
+    const { 'web-client-secret': secret, ...idOnly } = web
+    expect(() => from(idOnly)).toThrow('--web-client-secret must be given with a web client.')
+    expect(() => from({ ...GOOD, 'web-client-secret': secret })).toThrow(
+      '--web-client-id must be given with its secret.',
+    )
+    expect(() => from({ ...web, 'web-client-id': 'other' })).toThrow(
+      '--web-client-id must be one of the first-party clients.',
+    )
+    for (const bad of ['a\u200bb', 'é', 'x'.repeat(513)]) {
+      const say = () => from({ ...web, 'web-client-secret': bad })
+      expect(say).toThrow('--web-client-secret must')
+      expect(say).not.toThrow(bad)
+    }
+  })
+
   test('a file says the same, in its own words', () => {
     const file = join(folder, 'setup.json')
     const good = {
@@ -158,6 +176,17 @@ describe('setup writes one tenant', () => {
     await expect(setupTenant(db, from({ ...GOOD, ...change }))).rejects.toThrow('exists already')
     expect(await rows('select id from app_user')).toHaveLength(1)
     expect(await rows('select id from identity_provider')).toHaveLength(1)
+  })
+
+  test('with the web page’s client, whose secret is in no record', async () => {
+    const web = { 'web-client-id': 'web', 'web-client-secret': 'between-us' }
+    await setupTenant(db, from({ ...GOOD, tenant: 'hooli', ...web }))
+    const [row] = await rows(
+      `select web_client_id, web_client_secret from identity_provider
+       where tenant_id = (select id from tenant where slug = 'hooli')`,
+    )
+    expect(row).toEqual({ web_client_id: 'web', web_client_secret: 'between-us' })
+    expect(JSON.stringify(await rows('select data from activity'))).not.toContain('between-us')
   })
 })
 

@@ -49,6 +49,7 @@ const ROUTES: [string, string, unknown?][] = [
   ['PATCH', '/admin/identity-providers/idp_acme', { creates_users: true }],
   ['POST', '/freezes', { scope: 'tenant', id: 'acme' }],
   ['DELETE', '/freezes/frz_x'],
+  ['POST', '/enablements/renewal-briefs/adopt', { version: 2 }],
 ]
 
 describe('the doors of administration', () => {

@@ -1,5 +1,7 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import * as contract from '../../schema/admin.ts'
+import { webProvider } from '../../src/db/browser-sessions.ts'
+import { withTx } from '../../src/db/tx.ts'
 import type { Json } from '../support/people.ts'
 import { type Admin, createAdmin, expectProblem, items } from './support/admin.ts'
 
@@ -141,6 +143,123 @@ describe('identity providers', () => {
       'issuer',
     )
     expect(items(await admin.get('/admin/identity-providers'))).toHaveLength(2)
+  })
+
+  const WEB = { web_client_id: 'web', web_client_secret: 'k3pt-between~us' }
+  const secretOf = async (id: unknown) =>
+    (
+      await admin.world.rows<{ secret: string | null }>(
+        'select web_client_secret as secret from identity_provider where id = $1',
+        [id],
+      )
+    )[0]?.secret
+
+  test('Lend’s own client there is set, changed and taken away; its secret is never answered or recorded', async () => {
+    const made = await admin.post('/admin/identity-providers', { ...NEW, ...WEB })
+    expect(made.body).toMatchObject({ web_client_id: 'web', has_web_client_secret: true })
+    expect(contract.identityProvider.safeParse(made.body).error).toBeUndefined()
+    const path = `/admin/identity-providers/${made.body.id}`
+    const said = [made]
+    const patch = async (body: object) => {
+      said.push(await admin.patch(path, body))
+      return said.at(-1)?.body
+    }
+    // What is not named stays.
+    await patch({ creates_users: true })
+    expect(await secretOf(made.body.id)).toBe(WEB.web_client_secret)
+    await patch({ web_client_secret: 'another secret' })
+    expect(await secretOf(made.body.id)).toBe('another secret')
+    await patch({ first_party_clients: ['web', 'cli'] })
+    const moved = await patch({ web_client_id: 'cli', web_client_secret: 'of cli' })
+    expect(moved).toMatchObject({ web_client_id: 'cli', has_web_client_secret: true })
+    const gone = await patch({ web_client_id: null })
+    expect(gone).toMatchObject({ has_web_client_secret: false })
+    expect(gone).not.toHaveProperty('web_client_id')
+    expect(await secretOf(made.body.id)).toBeNull()
+
+    said.push(await admin.get('/admin/identity-providers'))
+    const told = JSON.stringify([said.map((one) => one.body), await admin.records()])
+    for (const secret of [WEB.web_client_secret, 'another secret', 'of cli'])
+      expect(told).not.toContain(secret)
+    const [record] = await admin.records()
+    expect(record?.data).toMatchObject({
+      changes: { web_client_id: 'web', has_web_client_secret: true },
+    })
+  })
+
+  test('a repeat of the same write is answered without it too, and stores no secret', async () => {
+    const call = { body: { ...NEW, ...WEB }, headers: { 'Idempotency-Key': 'once' } }
+    const first = await admin.call('adam', 'POST', '/admin/identity-providers', call)
+    const again = await admin.call('adam', 'POST', '/admin/identity-providers', call)
+    expect(again.body).toEqual(first.body)
+    const stored = await admin.world.rows('select * from idempotency_key')
+    expect(JSON.stringify(stored)).not.toContain(WEB.web_client_secret)
+  })
+
+  test.each<[string, object, number, string]>([
+    ['another client without its secret', { web_client_id: 'cli' }, 422, 'web_client_secret'],
+    [
+      'a client that is not first-party',
+      { web_client_id: 'elsewhere', web_client_secret: 's' },
+      422,
+      'web_client_id',
+    ],
+    [
+      'no client, with a secret',
+      { web_client_id: null, web_client_secret: 's' },
+      422,
+      'web_client_secret',
+    ],
+    ['first-party clients without it', { first_party_clients: ['cli'] }, 422, 'web_client_id'],
+    ['an empty secret', { web_client_secret: '' }, 400, 'web_client_secret'],
+    ['a secret too long', { web_client_secret: 'x'.repeat(513) }, 400, 'web_client_secret'],
+    ['a secret that is no text', { web_client_secret: 7 }, 400, 'web_client_secret'],
+    ['a null secret', { web_client_secret: null }, 400, 'web_client_secret'],
+    ['a secret with a line break', { web_client_secret: 'a\nb' }, 400, 'web_client_secret'],
+    [
+      'a secret with what cannot be seen',
+      { web_client_secret: 'a\u200bb' },
+      400,
+      'web_client_secret',
+    ],
+    ['a client of bidirectional text', { web_client_id: 'w\u202eb' }, 400, 'web_client_id'],
+    ['a client too long', { web_client_id: 'x'.repeat(256) }, 400, 'web_client_id'],
+  ])('its client is not changed to %s', async (_, body, status, path) => {
+    const made = await admin.post('/admin/identity-providers', {
+      ...NEW,
+      first_party_clients: ['web', 'cli'],
+      ...WEB,
+    })
+    const before = await admin.state()
+    const answer = await admin.patch(`/admin/identity-providers/${made.body.id}`, body)
+    expectProblem(answer, status, status === 400 ? 'request_malformed' : 'unprocessable', path)
+    expect(await admin.state()).toBe(before)
+  })
+
+  test.each<[string, object, string]>([
+    ['a client without a secret', { web_client_id: 'web' }, 'web_client_secret'],
+    ['a secret without a client', { web_client_secret: 's' }, 'web_client_secret'],
+    ['an agent’s app', { web_client_id: 'agent-app', web_client_secret: 's' }, 'web_client_id'],
+  ])('is not trusted with %s', async (_, body, path) => {
+    const before = await admin.state()
+    const answer = await admin.post('/admin/identity-providers', { ...NEW, ...body })
+    expectProblem(answer, 422, 'unprocessable', path)
+    expect(await admin.state()).toBe(before)
+  })
+
+  test('with the client people can sign in to the page: the provider is found by it', async () => {
+    const acme = admin.world.tenant('acme').id
+    const find = () => withTx(admin.world.ctx.db, 'test', (tx) => webProvider(tx, acme))
+    expect(await find()).toBeNull()
+    await admin.patch('/admin/identity-providers/idp_acme', {
+      web_client_id: 'people',
+      web_client_secret: 's3cret',
+    })
+    expect(await find()).toMatchObject({
+      id: 'idp_acme',
+      clientId: 'people',
+      clientSecret: 's3cret',
+    })
   })
 
   test('plain http needs the private network, and cannot lose it', async () => {

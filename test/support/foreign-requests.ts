@@ -62,6 +62,8 @@ const bodiesOf = (victim: Victim, own: Own): ForeignRequests['bodies'] => ({
   'POST /t/:tenant/api/rules': () => [
     { body: { template: victim.template, permission: 'accounts:read', effect: 'ask' } },
   ],
+  'POST /t/:tenant/api/template-changes/:template/confirm': () => [{ body: { version: 1 } }],
+  'POST /t/:tenant/api/enablements/:template/adopt': () => [{ body: { version: 1 } }],
   'POST /t/:tenant/api/admin/users/:id/permissions': () => [
     { body: { permission: 'accounts:read' } },
   ],

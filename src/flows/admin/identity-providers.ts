@@ -38,12 +38,51 @@ async function clientsFault(
   return errors.length > 0 ? fail('unprocessable', { errors }) : ok(true)
 }
 
+type WebClient = Pick<IdentityProviderRow, 'webClientId' | 'hasWebClientSecret'>
+
+/**
+ * Lend's own client at a provider after a change: with its secret, or none at all. Another client has another secret, so
+ * it is never kept for it. A member of the first-party clients, and so the app of no agent (I6).
+ */
+function webClientAfter(
+  before: WebClient,
+  asked: {
+    readonly web_client_id?: string | null | undefined
+    readonly web_client_secret?: string | undefined
+  },
+  firstPartyClients: readonly string[],
+): Result<WebClient> {
+  const { web_client_id: id = before.webClientId, web_client_secret: secret } = asked
+  if (id === null)
+    return secret === undefined
+      ? ok({ webClientId: null, hasWebClientSecret: false })
+      : badField('web_client_secret', 'is of no client: give web_client_id too')
+  if (secret === undefined && (id !== before.webClientId || !before.hasWebClientSecret))
+    return badField('web_client_secret', 'is needed with this web_client_id')
+  if (!firstPartyClients.includes(id))
+    return badField('web_client_id', 'must be one of first_party_clients')
+  return ok({ webClientId: id, hasWebClientSecret: true })
+}
+
+const NO_WEB_CLIENT: WebClient = { webClientId: null, hasWebClientSecret: false }
+
+/** For the record: that there is a secret, never which. */
+const webClientChanges = (asked: {
+  readonly web_client_id?: string | null | undefined
+  readonly web_client_secret?: string | undefined
+}) => ({
+  web_client_id: asked.web_client_id,
+  has_web_client_secret: asked.web_client_secret === undefined ? undefined : true,
+})
+
 export type ProviderInput = {
   readonly issuer: string
   readonly audience: string
   readonly first_party_clients: readonly string[]
   readonly creates_users?: boolean | undefined
   readonly private_network?: boolean | undefined
+  readonly web_client_id?: string | undefined
+  readonly web_client_secret?: string | undefined
 }
 
 const OPERATORS_ONLY = 'can be set only by who runs this deployment, with: npx lend setup'
@@ -67,11 +106,15 @@ export async function createIdentityProvider(
   if (privateNetwork && !mayBePrivate(ctx)) return badField('private_network', OPERATORS_ONLY)
   const problem = issuerProblem(input.issuer, { privateNetwork, publicUrl: ctx.publicUrl })
   if (problem !== null) return badField('issuer', problem)
+  const firstPartyClients = [...new Set(input.first_party_clients)]
+  const web = webClientAfter(NO_WEB_CLIENT, input, firstPartyClients)
+  if (!web.ok) return web
   const row: IdentityProviderRow = {
     id: ctx.ids.id('identityProvider'),
     issuer: input.issuer,
     audience: input.audience,
-    firstPartyClients: [...new Set(input.first_party_clients)],
+    firstPartyClients,
+    ...web.value,
     createsUsers: input.creates_users ?? false,
     privateNetwork,
     status: 'active',
@@ -79,17 +122,19 @@ export async function createIdentityProvider(
   }
   const apart = await clientsFault(tx, caller, row)
   if (!apart.ok) return apart
-  if (!(await insertIdentityProvider(tx, caller.tenant.id, row))) return taken('issuer')
+  const secret = input.web_client_secret ?? null
+  if (!(await insertIdentityProvider(tx, caller.tenant.id, row, secret))) return taken('issuer')
   await recordChange(ctx, tx, caller, {
     what: 'identity_provider.created',
     id: row.id,
-    changes: {
+    changes: given({
       issuer: row.issuer,
       audience: row.audience,
       first_party_clients: row.firstPartyClients,
       creates_users: row.createsUsers,
       private_network: row.privateNetwork,
-    },
+      ...webClientChanges(input),
+    }),
   })
   return ok(row)
 }
@@ -99,6 +144,8 @@ export type ProviderPatch = {
   readonly first_party_clients?: readonly string[] | undefined
   readonly creates_users?: boolean | undefined
   readonly private_network?: boolean | undefined
+  readonly web_client_id?: string | null | undefined
+  readonly web_client_secret?: string | undefined
   readonly status?: 'active' | 'disabled' | undefined
 }
 
@@ -114,10 +161,14 @@ export async function changeIdentityProvider(
   await guardTenantAlone(tx, tenantId)
   const [before] = await selectIdentityProviders(tx, { tenantId, id, after: FIRST, limit: 1 })
   if (before === undefined) return noProvider()
+  const firstPartyClients = [...new Set(patch.first_party_clients ?? before.firstPartyClients)]
+  const web = webClientAfter(before, patch, firstPartyClients)
+  if (!web.ok) return web
   const after: IdentityProviderRow = {
     ...before,
+    ...web.value,
     audience: patch.audience ?? before.audience,
-    firstPartyClients: [...new Set(patch.first_party_clients ?? before.firstPartyClients)],
+    firstPartyClients,
     createsUsers: patch.creates_users ?? before.createsUsers,
     privateNetwork: patch.private_network ?? before.privateNetwork,
     status: patch.status ?? before.status,
@@ -129,11 +180,12 @@ export async function changeIdentityProvider(
   if (problem !== null) return badField('private_network', `its issuer ${problem}`)
   const apart = await clientsFault(tx, caller, after)
   if (!apart.ok) return apart
-  await updateIdentityProvider(tx, tenantId, after)
+  const { web_client_secret: secret, ...recorded } = patch
+  await updateIdentityProvider(tx, tenantId, after, secret ?? null)
   await recordChange(ctx, tx, caller, {
     what: 'identity_provider.changed',
     id,
-    changes: given({ ...patch }),
+    changes: given({ ...recorded, ...webClientChanges(patch) }),
   })
   return ok(after)
 }

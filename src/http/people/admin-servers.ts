@@ -74,6 +74,8 @@ const providerView = (p: IdentityProviderRow) => ({
   first_party_clients: p.firstPartyClients,
   creates_users: p.createsUsers,
   private_network: p.privateNetwork,
+  ...(p.webClientId === null ? {} : { web_client_id: p.webClientId }),
+  has_web_client_secret: p.hasWebClientSecret,
   status: p.status,
   created_at: iso(p.createdAt),
 })

@@ -8,6 +8,7 @@ import { mountMe } from './me.ts'
 import { mountRequests } from './requests.ts'
 import { mountRules } from './rules.ts'
 import { mountSessions } from './sessions.ts'
+import { mountTemplateChanges } from './template-changes.ts'
 
 /** Every group of routes of the People API, in the order of its document. */
 export const MOUNTS: readonly Mount[] = [
@@ -15,6 +16,7 @@ export const MOUNTS: readonly Mount[] = [
   mountSessions,
   mountRequests,
   mountRules,
+  mountTemplateChanges,
   mountEvents,
   mountCatalog,
   mountActivity,

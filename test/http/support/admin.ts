@@ -26,6 +26,8 @@ const WRITTEN = [
   'enforcement_point',
   'identity_provider',
   'frozen',
+  'enablement',
+  'consent_rule',
   'feed',
   'activity',
   'session',

@@ -184,6 +184,6 @@ export function useChanges() {
   const tenant = useTenant()
   return useQuery({
     queryKey: keys.changes(tenant),
-    queryFn: getIfThere<List<TemplateChange>>(`${peopleApi(tenant)}/template-changes`),
+    queryFn: get<List<TemplateChange>>(`${peopleApi(tenant)}/template-changes`),
   })
 }

@@ -14,6 +14,11 @@ import type {
   sessionAccess,
   sessionEnded,
 } from '../../../schema/people.ts'
+import type {
+  TemplateChangeView,
+  TemplateDiffView,
+  templateConfirm,
+} from '../../../schema/templates.ts'
 import type { Mode } from '../../../src/core/vocabulary.ts'
 
 /** What the page speaks: the People API's own schemas as types, and what the agent app answers. */
@@ -25,6 +30,10 @@ export type ProblemBody = z.output<typeof problem>
 export type DecisionBody = z.input<typeof decision>
 export type Answer = DecisionBody['items'][number]['decision']
 export type RuleNew = z.input<typeof ruleNew>
+/** What widened since a person said always. */
+export type TemplateChange = TemplateChangeView
+export type TemplateDiff = TemplateDiffView
+export type TemplateConfirm = z.input<typeof templateConfirm>
 export type PermissionView = z.output<typeof permission>
 export type Outcome = z.output<typeof accessRequest>['items'][number]['outcome']
 export type List<Item> = { readonly items: readonly Item[]; readonly next?: string }
@@ -81,16 +90,4 @@ export type Run = {
   readonly session_id: string
   readonly state: RunState
   readonly messages: readonly Message[]
-}
-
-/** One kept question: what widened since a person said always. Items are named as the catalog and the diff name them. */
-export type TemplateChange = {
-  readonly template: string
-  readonly title?: string
-  readonly from_version?: number
-  readonly to_version: number
-  readonly diff?: {
-    readonly [group: string]: unknown
-  }
-  readonly suspended_rules?: number
 }

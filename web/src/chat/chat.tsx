@@ -8,6 +8,7 @@ import { takeWantedCard } from '../lib/focus.ts'
 import { useNow } from '../lib/hooks.ts'
 import { endedWords, isLive, subtreeIds, templateTitle, titleOf } from '../lib/sessions.ts'
 import { clock, duration, plain, secondsUntil } from '../lib/text.ts'
+import { ChangeOf } from '../pages/changes.tsx'
 import { PromptCard } from '../prompt/card.tsx'
 import { Link, paths } from '../router.tsx'
 import { AppSignIn } from '../sessions/app-sign-in.tsx'
@@ -104,7 +105,16 @@ function EntryView({
   }
   if (entry.kind === 'steps')
     return <Steps steps={entry.steps} path={pathOf(entry.steps[0]?.session_id ?? '')} />
-  return <PromptCard request={entry.request} />
+  const { request } = entry
+  const again = request.items.some(
+    (item) => item.outcome === 'pending' && item.decision_reason === 'reconsent',
+  )
+  return (
+    <>
+      {again && <ChangeOf template={request.template.name} />}
+      <PromptCard request={request} />
+    </>
+  )
 }
 
 const entryKey = (entry: Entry): string => {

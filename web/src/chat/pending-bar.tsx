@@ -4,6 +4,7 @@ import type { RequestView } from '../api/types.ts'
 import { focusCard } from '../lib/focus.ts'
 import { useNow } from '../lib/hooks.ts'
 import { duration, plain, secondsSince } from '../lib/text.ts'
+import { useBatch } from '../prompt/use-batch.tsx'
 import { Link, paths } from '../router.tsx'
 import { Button } from '../ui/parts.tsx'
 import { words } from '../words.ts'
@@ -20,38 +21,44 @@ export function PendingBar({
   const now = useNow(1_000)
   const [oldest] = here
   const [other] = elsewhere
-  if (!oldest && !other) return null
+  const batch = useBatch(here.length + elsewhere.length, true)
+  if (!oldest && !other) return batch.sheet
   return (
-    <section className="pending-bar" aria-label={words.pending.label}>
-      {oldest && (
-        <div className="pending-line">
-          <BellRing aria-hidden="true" size={17} />
-          <span className="pending-text">
-            <strong>{words.pending.here(here.length)}</strong>
-            <span className="pending-who">
-              {plain(oldest.path.at(-1) ?? oldest.agent.name)},{' '}
-              <span aria-hidden="true">{duration(secondsSince(oldest.created_at, now))}</span>
+    <>
+      {batch.sheet}
+      <section className="pending-bar" aria-label={words.pending.label}>
+        {oldest && (
+          <div className="pending-line">
+            <BellRing aria-hidden="true" size={17} />
+            <span className="pending-text">
+              <strong>{words.pending.here(here.length)}</strong>
+              <span className="pending-who">
+                {plain(oldest.path.at(-1) ?? oldest.agent.name)},{' '}
+                <span aria-hidden="true">{duration(secondsSince(oldest.created_at, now))}</span>
+              </span>
             </span>
-          </span>
-          <Button look="primary" small onClick={() => focusCard(oldest.id)}>
-            {words.pending.review}
-            <span aria-hidden="true">
-              <kbd>Alt A</kbd>
-            </span>
-          </Button>
-        </div>
-      )}
-      {other && (
-        <div className="pending-line pending-other">
-          <span className="pending-text">{words.pending.elsewhere(elsewhere.length)}</span>
-          <Link
-            className="link"
-            href={elsewhere.length === 1 ? to.session(other.root_session_id) : to.approvals}
-          >
-            {words.pending.goThere}
-          </Link>
-        </div>
-      )}
-    </section>
+            {batch.button}
+            <Button look="primary" small onClick={() => focusCard(oldest.id)}>
+              {words.pending.review}
+              <span aria-hidden="true">
+                <kbd>Alt A</kbd>
+              </span>
+            </Button>
+          </div>
+        )}
+        {other && (
+          <div className="pending-line pending-other">
+            <span className="pending-text">{words.pending.elsewhere(elsewhere.length)}</span>
+            {!oldest && batch.button}
+            <Link
+              className="link"
+              href={elsewhere.length === 1 ? to.session(other.root_session_id) : to.approvals}
+            >
+              {words.pending.goThere}
+            </Link>
+          </div>
+        )}
+      </section>
+    </>
   )
 }

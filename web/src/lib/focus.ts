@@ -3,6 +3,9 @@ export const COMPOSER_ID = 'composer'
 
 export const focusComposer = (): void => document.getElementById(COMPOSER_ID)?.focus()
 
+/** For when what had the focus is gone with its work done: the page goes on from its top. */
+export const focusMain = (): void => document.getElementById('main')?.focus()
+
 /** False: that card is not on this screen. */
 export function focusCard(requestId: string): boolean {
   const heading = document.getElementById(`card-${requestId}`)

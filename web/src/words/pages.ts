@@ -1,4 +1,4 @@
-import { count } from '../lib/text.ts'
+import { count, duration } from '../lib/text.ts'
 
 /** Approvals, rules, my agents and template changes. */
 export const pageWords = {
@@ -78,22 +78,72 @@ export const pageWords = {
       `${count(n, 'session')} ended, ${count(grants, 'permission')} given back.`,
   },
   changes: {
-    all: 'Templates that allow more now',
-    title: (title: string) => `${title} may ask for more`,
+    all: 'Templates that changed',
+    title: (title: string, widens: boolean) =>
+      widens ? `${title} may ask for more` : `${title} changed`,
     versions: (from: number | null, to: number) =>
-      from === null ? `now v${to}` : `v${from} to v${to}`,
-    means:
-      'You said always to some of what it asks. Until you have seen what changed, those questions come again.',
+      from === null || from === to ? `now v${to}` : `v${from} to v${to}`,
+    since: 'since',
+    means: (rules: number) =>
+      `You said always to some of what it asks. Until you have seen what changed, ${rules === 1 ? 'your rule waits' : `your ${rules} rules wait`} and you are asked again. What it may ask for, it still has to ask for: nothing is given by this.`,
     group: {
       added: 'New: may now ask for',
       widened: 'Wider than before',
-      loosened: 'Limits loosened',
-      context: 'Instructions changed',
+      loosened: 'Fewer limits',
+      children: 'Other agents it may start',
+      context: 'Instructions',
       narrowed: 'Narrower than before',
       removed: 'No longer',
     },
+    before: 'Before:',
+    now: 'Now:',
+    everywhere: 'all of it',
+    on: (resource: string) => (resource.endsWith('*') ? `all of ${resource}` : resource),
+    only: (filter: string) => `only where ${filter}`,
+    context: 'The instructions of the agent changed',
+    contextNew: 'New:',
+    contextGone: 'Gone:',
+    limit: (name: string, from: number | null, to: number | null) => {
+      const amount = (n: number | null) =>
+        n === null ? 'without end' : name.endsWith('Seconds') ? duration(n) : String(n)
+      return `${LIMITS[name] ?? name}: ${amount(to)}, was ${amount(from)}`
+    },
+    child: {
+      added: (title: string) => `${title}, new`,
+      removed: (title: string) => `May not start ${title} any more`,
+      pinned: (title: string, from: number | undefined, to: number | undefined) =>
+        `${title}: ${to === undefined ? 'any version' : `v${to}`}, was ${from === undefined ? 'any version' : `v${from}`}`,
+    },
+    mark: {
+      more: (title: string, where: string) =>
+        `${title} (${where}) is now always asked for, whatever the mode.`,
+      lost: (title: string, where: string) =>
+        `${title} (${where}) was always asked for, whatever the mode. Not all of that is any more.`,
+      still: (title: string) =>
+        `${title} is not marked sensitive by the template any more. The catalog still marks it, so it is still always asked for.`,
+    },
+    modeGone: (mode: string) => `Mode ${mode}`,
+    inChat: (title: string, widens: boolean) =>
+      widens
+        ? `${title} allows more than when you said always.`
+        : `${title} has changed since you said always.`,
+    see: 'See what changed',
     confirm: 'I have seen it: my rules go on',
     orNot: 'Or leave it, and be asked.',
+    again:
+      'It changed again while you were reading, so nothing was confirmed. This is how it is now.',
+    notConfirmed: 'Not confirmed.',
     confirmed: (title: string) => `Your rules for ${title} are in force again.`,
   },
+}
+
+const LIMITS: Readonly<Record<string, string>> = {
+  sessionLifeSeconds: 'A session lasts at most',
+  subagentDepth: 'Subagents below one another',
+  liveChildren: 'Subagents at once',
+  liveRootsPerUser: 'Sessions at once',
+  itemsPerRequest: 'Things in one request',
+  requestsPerMinute: 'Requests a minute',
+  openRequests: 'Requests that wait at once',
+  requestWaitSeconds: 'A request waits at most',
 }

@@ -2,8 +2,25 @@ import { count } from '../lib/text.ts'
 
 const things = (n: number): string => count(n, 'thing')
 
-/** The prompt card. */
+/** The prompt card, and the sheet for several. */
 export const promptWords = {
+  batch: {
+    open: 'Answer several',
+    title: 'All that waits for you',
+    column: { agent: 'Agent', item: 'Asks for', risk: 'Risk', state: 'Waiting' },
+    all: 'Choose all that are not sensitive',
+    choose: (who: string, n: number) => `Choose what ${who} asks for: ${things(n)}`,
+    chosen: (items: number, agents: number) =>
+      items === 0
+        ? 'Nothing is chosen.'
+        : `Chosen: ${count(items, 'item')} for ${count(agents, 'agent')}.`,
+    allowing: (items: number, agents: number) =>
+      `You are allowing ${count(items, 'item')} for ${count(agents, 'agent')}, each in its own session only.`,
+    allow: (items: number) => `Allow ${count(items, 'item')}`,
+    apart:
+      'A request is answered whole. Those with something sensitive are answered one by one: Review.',
+    sent: (n: number) => `${count(n, 'request')} answered. What became of each is in the table.`,
+  },
   card: {
     asks: (who: string, n: number) => `${who} asks for ${things(n)}`,
     template: (title: string, version: number) => `${title} v${version}`,
