@@ -1,8 +1,9 @@
 import type { AgentCaller } from '../callers.ts'
 import type { DecisionReason } from '../core/reason.ts'
-import type { GrantId, ItemId } from '../core/vocabulary.ts'
-import { withRead } from '../db/tx.ts'
+import type { GrantId, ItemId, SessionId } from '../core/vocabulary.ts'
+import { json, withRead } from '../db/tx.ts'
 import type { Ctx } from '../ports.ts'
+import { type Batches, createBatches } from './batches.ts'
 
 export type Answered = {
   readonly id: ItemId
@@ -22,26 +23,60 @@ type Look = {
   readonly held: readonly GrantId[]
 }
 
-const look = (ctx: Ctx, caller: AgentCaller, ids: readonly ItemId[]): Promise<Look> =>
+type Asking = { readonly sessionId: SessionId; readonly ids: readonly ItemId[] }
+
+const NOTHING: Look = { items: [], open: false, held: [] }
+
+/** One statement for all who wait here: a kick wakes every one of them at once. */
+const lookAll = (ctx: Ctx, asking: readonly Asking[]): Promise<readonly Look[]> =>
   withRead(ctx.db, 'await_answer', async (tx) => {
-    const [row] = await tx.sql<{ items: Answered[] | null; open: boolean; held: GrantId[] | null }>`
-      with recursive path as (
-        select id, parent_id, agent_id, template_id from session where id = ${caller.sessionId}
+    const asked = asking.map((one, n) => ({ n, ...one }))
+    const rows = await tx.sql<{
+      n: number
+      open: boolean
+      items: Answered[] | null
+      held: GrantId[] | null
+    }>`
+      with recursive asked as (
+        select * from jsonb_to_recordset(${json(asked)}::text::jsonb) as a (n integer, "sessionId" text, ids text[])),
+      path as (
+        select a.n, s.id, s.parent_id, s.agent_id, s.template_id from asked a join session s on s.id = a."sessionId"
         union all
-        select p.id, p.parent_id, p.agent_id, p.template_id
-        from path c join session p on p.id = c.parent_id)
-      select s.status = 'active' and not exists (
+        select c.n, p.id, p.parent_id, p.agent_id, p.template_id from path c join session p on p.id = c.parent_id)
+      select a.n,
+        s.status = 'active' and not exists (
           select from frozen f join path p
-            on f.target_id in (s.tenant_id, s.user_id, p.agent_id, p.template_id)
+            on p.n = a.n and f.target_id in (s.tenant_id, s.user_id, p.agent_id, p.template_id)
           where f.tenant_id = s.tenant_id) as open,
         (select json_agg(x) from (
           select i.id, i.outcome, i.decision_reason as reason, r.note
           from request_item i join access_request r on r.id = i.request_id
-          where i.id = any(${ids}::text[]) and i.session_id = s.id) x) as items,
+          where i.id = any(a.ids) and i.session_id = s.id) x) as items,
         (select json_agg(g.id) from access_grant g where g.session_id = s.id) as held
-      from session s where s.id = ${caller.sessionId}`
-    return { items: row?.items ?? [], open: row?.open ?? false, held: row?.held ?? [] }
+      from asked a join session s on s.id = a."sessionId"`
+    const seen = new Map(rows.map((row) => [row.n, row]))
+    return asking.map((_, n) => {
+      const row = seen.get(n)
+      return row === undefined
+        ? NOTHING
+        : { open: row.open, items: row.items ?? [], held: row.held ?? [] }
+    })
   })
+
+const LOOKS_MOST = 200
+const LOOKING = { id: 'all' }
+const looks = new WeakMap<Ctx, Batches<typeof LOOKING, Asking, Look>>()
+
+function look(ctx: Ctx, asking: Asking): Promise<Look> {
+  const known = looks.get(ctx)
+  if (known !== undefined) return known(LOOKING, asking)
+  const made = createBatches<typeof LOOKING, Asking, Look>((_, all) => lookAll(ctx, all), {
+    most: LOOKS_MOST,
+    atOnce: 2,
+  })
+  looks.set(ctx, made)
+  return made(LOOKING, asking)
+}
 
 /**
  * Waits until none of the items is pending, the time is up, the session ends or is frozen, or the caller has gone
@@ -73,7 +108,7 @@ export async function awaitAnswer(
   try {
     for (;;) {
       kicked = false
-      const seen = await look(ctx, caller, of.ids)
+      const seen = await look(ctx, { sessionId: caller.sessionId, ids: of.ids })
       const left = of.seconds * 1000 - elapsed()
       const waiting = seen.items.some((i) => i.outcome === 'pending')
       if (!waiting || !seen.open || left <= 0 || signal.aborted) return seen

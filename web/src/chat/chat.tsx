@@ -159,6 +159,7 @@ function useFollowing(content: unknown, state: unknown) {
   }
   const newest = useRef(follow)
   // Whenever the content is another one.
+  // biome-ignore lint/correctness/useExhaustiveDependencies: `follow` is another function each time, which is no news
   useLayoutEffect(() => {
     newest.current = follow
     follow(false)
