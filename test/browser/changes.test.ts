@@ -218,8 +218,11 @@ describe('a version that allows more', () => {
       await route.continue()
     })
     await press(changeCard(), CONFIRM)
-    await seen(changeCard().getByText('It changed again while you were reading'))
-    await seen(changeCard().getByText('now v4').or(changeCard().getByText('v2 to v4')))
+    // Back to what she knew: it says so, and still waits for her.
+    const now = page.getByRole('article', { name: 'Renewal briefs changed' })
+    await seen(now.getByText('It changed again while you were reading'))
+    await seen(now.getByText('Nothing is wider now than when you said always'))
+    await seen(now.getByText('now v4'))
     const maya = await lend.as('maya')
     expect((await maya.get('/rules', rules)).items.every((one) => one.status === 'suspended')).toBe(
       true,

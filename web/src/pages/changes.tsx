@@ -194,6 +194,7 @@ function ChangeBody({ change }: { readonly change: TemplateChange }) {
   return (
     <>
       <p>{says.means(change.suspended_rules)}</p>
+      {!change.diff.widens && <p>{says.takenBack}</p>}
       <Diff diff={change.diff} />
       {again && (
         <p className="card-note" role="alert">

@@ -86,6 +86,8 @@ export const pageWords = {
     since: 'since',
     means: (rules: number) =>
       `You said always to some of what it asks. Until you have seen what changed, ${rules === 1 ? 'your rule waits' : `your ${rules} rules wait`} and you are asked again. What it may ask for, it still has to ask for: nothing is given by this.`,
+    takenBack:
+      'Nothing is wider now than when you said always: what was has been taken back meanwhile.',
     group: {
       added: 'New: may now ask for',
       widened: 'Wider than before',
