@@ -42,8 +42,11 @@ export class Journal {
   readonly #ctx: Pick<Ctx, 'clock' | 'ids'>
   readonly #tenantId: TenantId
   readonly #heads = new Map<string, ChainHead>()
+  /** Chains whose heads are not written yet. */
+  readonly #moved = new Set<string>()
   readonly #records: (ActivityRecord & { chain: string })[] = []
   readonly #opened: NewSession[] = []
+  readonly #charges = new Map<string, readonly number[]>()
   readonly #loose: { type: ActivityType; data: object; names: Loose }[] = []
 
   constructor(ctx: Pick<Ctx, 'clock' | 'ids'>, tenantId: TenantId) {
@@ -66,6 +69,11 @@ export class Journal {
   /** A session that is written together with its first records, so that its chain's head needs no second look. */
   opens(session: NewSession): void {
     this.#opened.push(session)
+  }
+
+  /** What a call costs its root session: the times of its last minute's calls (SPEC section 3), in seconds. */
+  charge(rootId: SessionId, times: readonly number[]): void {
+    this.#charges.set(rootId, times)
   }
 
   /** A record on the tenant's chain, for what happens outside any session. */
@@ -94,6 +102,7 @@ export class Journal {
     const hash = hashOf(unhashed)
     this.#records.push({ ...unhashed, hash, chain })
     this.#heads.set(chain, { seq: unhashed.seq, hash })
+    this.#moved.add(chain)
   }
 
   async write(tx: Tx): Promise<void> {
@@ -121,21 +130,16 @@ export class Journal {
       tx.later`update tenant_chain set seq = ${moved.seq}, hash = ${moved.hash}
         where tenant_id = ${this.#tenantId}`
       this.#heads.delete(this.#tenantId)
+      this.#moved.delete(this.#tenantId)
     }
-    if (this.#records.length === 0) return
+    if (this.#records.length === 0) return this.#moveHeads(tx)
     const opened = this.#opened.splice(0)
     insertSessions(
       tx,
       opened.map((session) => ({ session, head: this.#heads.get(session.id) })),
     )
-    for (const session of opened) this.#heads.delete(session.id)
-    const heads = [...this.#heads].map(([id, head]) => ({ id, ...head }))
-    // By its key first: Postgres guesses too many rows of a set that it has not seen, and would read every session.
-    if (heads.length > 0)
-      tx.later`
-        update session s set chain_seq = h.seq, chain_hash = h.hash
-        from jsonb_to_recordset(${json(heads)}::text::jsonb) as h (id text, seq integer, hash text)
-        where s.id = any(${heads.map((head) => head.id)}::text[]) and s.id = h.id`
+    for (const session of opened) this.#moved.delete(session.id)
+    this.#moveHeads(tx)
     const records = this.#records.splice(0)
     tx.later`
       insert into activity (id, tenant_id, chain, seq, at, type, agent_id, user_id, session_id,
@@ -146,5 +150,20 @@ export class Journal {
         seq integer, at timestamptz, type text, agent_id text, user_id text, session_id text,
         root_session_id text, template text, data jsonb, prev_hash text, hash text)
       order by chain, seq`
+  }
+
+  /** Heads and charges in one statement: a session's row is written once. */
+  #moveHeads(tx: Tx): void {
+    const ids = [...new Set([...this.#moved, ...this.#charges.keys()])]
+    if (ids.length === 0) return
+    const rows = ids.map((id) => ({ id, ...this.#heads.get(id), times: this.#charges.get(id) }))
+    this.#moved.clear()
+    this.#charges.clear()
+    // By its key first: Postgres guesses too many rows of a set that it has not seen, and would read every session.
+    tx.later`
+      update session s set chain_seq = coalesce(h.seq, s.chain_seq), chain_hash = coalesce(h.hash, s.chain_hash),
+        request_times = coalesce(h.times, s.request_times)
+      from jsonb_to_recordset(${json(rows)}::text::jsonb) as h (id text, seq integer, hash text, times float8[])
+      where s.id = any(${ids}::text[]) and s.id = h.id`
   }
 }

@@ -112,7 +112,7 @@ export const explain = (
       await journal.write(tx)
       return { ok: false, fault }
     }
-    await tx.sql`update session set request_times = ${rate.times}::float8[] where id = ${node.rootId}`
+    journal.charge(node.rootId, rate.times)
     const would = wouldBe(tree, node, permission)
     journal.session(subjectOf(node), 'call.allowed', { ...data, would: would.reason })
     await journal.write(tx)

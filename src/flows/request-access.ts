@@ -138,7 +138,7 @@ type Written = {
   readonly granted: readonly NewGrant[]
 }
 
-async function write(
+function write(
   ctx: Ctx,
   tx: Tx,
   journal: Journal,
@@ -149,7 +149,7 @@ async function write(
     readonly tree: Tree
     readonly now: number
   },
-): Promise<Written> {
+): Written {
   const { node, asked, decided, now } = of
   const fresh = decided.filter((d) => d.already === undefined)
   const requestId = ctx.ids.id<RequestId>('request')
@@ -255,10 +255,9 @@ export async function requestAccess(
       : new Map()
     const items = canonicalItems(asked.items, { catalog: before.tree.catalog, masked })
     // A call that is not understood costs as much as one that is.
-    const charge = () =>
-      tx.sql`update session set request_times = ${rate.times}::float8[] where id = ${before.node.rootId}`
     if (!items.ok) {
-      await charge()
+      journal.charge(before.node.rootId, rate.times)
+      await journal.write(tx)
       return items
     }
     // What has been lost since the last look is not held: it neither answers for another item nor stands in its way.
@@ -269,8 +268,8 @@ export async function requestAccess(
     const prompts = decided.some((d) => d.verdict.outcome === 'asked' && d.already === undefined)
     const crowded = prompts ? openFault(tree) : null
     if (crowded) return refuseCall(tx, journal, node, asked, crowded)
-    await charge()
-    const written = await write(ctx, tx, journal, { node, asked, decided, tree, now })
+    journal.charge(node.rootId, rate.times)
+    const written = write(ctx, tx, journal, { node, asked, decided, tree, now })
     await journal.write(tx)
 
     const anew = decided.some((d) => d.already === undefined)

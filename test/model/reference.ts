@@ -282,8 +282,9 @@ export class Reference {
       return 'item_invalid'
     }
 
-    // What is lost already must not count as held.
+    // What is lost already must not count as held, nor a question whose time is up as asked.
     this.narrow(s)
+    this.withdraw(this.tree(root), 'expired', (a) => a.ends <= this.now)
     const items = wishes
       .map((w) => w.item)
       .filter((item, i, all) => all.findIndex((one) => sameItem(one, item)) === i)
