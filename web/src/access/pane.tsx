@@ -73,7 +73,11 @@ export function EndSession({
           onYes={() => end.mutate()}
           onClose={() => setAsking(false)}
         >
-          <p>{words.access.endNames(grants.length, access?.subagents.length ?? 0)}</p>
+          <p>
+            {access
+              ? words.access.endNames(grants.length, access.subagents.length)
+              : words.access.endUnknown}
+          </p>
           {grants.length > 0 && (
             <ul className="confirm-list">
               {grants.map((grant) => (
@@ -181,7 +185,9 @@ export function AccessPane({ session }: { readonly session: SessionView }) {
     <aside className="access" aria-label={words.access.title}>
       <div className="access-head">
         <h2>{words.access.title}</h2>
-        {isLive(session) && access.data && <EndSession session={session} access={access.data} />}
+        {isLive(session) && !access.isPending && (
+          <EndSession session={session} access={access.data} />
+        )}
       </div>
       <Facts session={session} />
       {access.isPending && <Skeleton label={words.state.loading} />}

@@ -4,10 +4,15 @@ import type { ProblemBody } from './types.ts'
 export class Refused extends Error {
   override readonly name = 'Refused'
   readonly problem: ProblemBody
+  /** When it will be answered again, if the server has said so. */
+  readonly againAt: string | undefined
 
   constructor(problem: ProblemBody) {
     super(problem.detail)
     this.problem = problem
+    const { retry_after: seconds } = problem
+    this.againAt =
+      seconds === undefined ? undefined : new Date(Date.now() + seconds * 1000).toISOString()
   }
   get status(): number {
     return this.problem.status

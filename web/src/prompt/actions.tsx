@@ -1,3 +1,4 @@
+import type { ReactNode } from 'react'
 import type { Answer } from '../api/types.ts'
 import { Button, classes } from '../ui/parts.tsx'
 import { words } from '../words.ts'
@@ -5,7 +6,12 @@ import type { Choices, Parts } from './answers.ts'
 
 export type Press = (what: Exclude<Answer, 'deny_always'>) => void
 
-type Readiness = { readonly ready: boolean; readonly sending: boolean; readonly stale: boolean }
+type Readiness = {
+  readonly ready: boolean
+  readonly sending: boolean
+  readonly stale: boolean
+  readonly notice: ReactNode
+}
 
 function BigButton({
   label,
@@ -48,6 +54,7 @@ export function CardActions({
   choices,
   ready,
   sending,
+  notice,
   onPress,
   onDenyWithNote,
   onItems,
@@ -71,6 +78,7 @@ export function CardActions({
   return (
     <div className="card-actions">
       <div className={classes('decisions', !canAlways && 'decisions-two')}>
+        {notice}
         <BigButton
           tone="deny"
           label={sending ? words.sending : denyLabel}
@@ -125,6 +133,7 @@ export function CardActions({
 export function ItemsActions({
   ready,
   sending,
+  notice,
   label,
   danger,
   incomplete,
@@ -140,6 +149,7 @@ export function ItemsActions({
   const can = ready && !incomplete
   return (
     <div className="step-actions">
+      {notice}
       <Button className="button-tall" onClick={onBack} disabled={sending}>
         {words.back}
       </Button>

@@ -139,7 +139,23 @@ function PendingCard({ request }: { readonly request: RequestView }) {
     void client.invalidateQueries({ queryKey: keys.requests(tenant) })
   }, [client, tenant])
   const perItem = stage === 'items'
-  const buttons = { ready, sending: decide.sending, stale }
+  // Beside the buttons, which stay in sight while the rest scrolls: why pressing one did nothing.
+  const notice = (missing || stale || decide.error !== null) && (
+    <div className="actions-notice">
+      {missing && (
+        <p className="card-note card-note-warn" role="alert">
+          {words.card.sensitiveFirst}
+        </p>
+      )}
+      {stale && (
+        <p className="card-note card-note-warn" role="status">
+          {words.card.stale}
+        </p>
+      )}
+      <WriteError error={decide.error} what={words.card.notSent} />
+    </div>
+  )
+  const buttons = { ready, sending: decide.sending, stale, notice }
 
   return (
     // Keys count only while the focus is in here.
@@ -200,17 +216,6 @@ function PendingCard({ request }: { readonly request: RequestView }) {
         </ul>
       )}
       <HowLong request={request} details={details} />
-      {missing && (
-        <p className="card-note card-note-warn" role="alert">
-          {words.card.sensitiveFirst}
-        </p>
-      )}
-      {stale && (
-        <p className="card-note card-note-warn" role="status">
-          {words.card.stale}
-        </p>
-      )}
-      <WriteError error={decide.error} what={words.card.notSent} />
       {stage === 'always' && (
         <AlwaysStep
           items={ordinary}

@@ -10,6 +10,7 @@ import {
 import { type ReactNode, useState } from 'react'
 import { Refused, Unreachable } from '../api/http.ts'
 import { useLate } from '../lib/hooks.ts'
+import { clock } from '../lib/text.ts'
 import { words } from '../words.ts'
 import { Button } from './parts.tsx'
 
@@ -59,7 +60,12 @@ export function Empty({
 
 /** What went wrong, as the person can use it. */
 export function errorWords(error: unknown): string {
-  if (error instanceof Refused) return error.problem.detail
+  if (error instanceof Refused) {
+    const { againAt, problem } = error
+    return againAt === undefined
+      ? problem.detail
+      : `${problem.detail} ${words.state.againAt(clock(againAt))}`
+  }
   if (error instanceof Unreachable) return words.state.unreachable
   return words.state.unknown
 }

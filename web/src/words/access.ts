@@ -43,6 +43,8 @@ export const accessWords = {
     endTitle: 'End this session?',
     endNames: (grants: number, subagents: number) =>
       `It gives back ${count(grants, 'permission')}${subagents === 0 ? '' : `, and ${count(subagents, 'subagent')} ends with it`}. This cannot be undone; a new session starts with nothing.`,
+    endUnknown:
+      'What it holds could not be loaded; it gives all of it back, and its subagents end with it. This cannot be undone.',
     endedToast: (grants: number, sessions: number) =>
       `${count(sessions, 'session')} ended, ${count(grants, 'permission')} given back.`,
     rechecked:
