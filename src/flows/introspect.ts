@@ -10,8 +10,8 @@ import { lockTree, nodeIn, pathOf, readTree } from '../db/tree.ts'
 import { withRead, withTx } from '../db/tx.ts'
 import { fail, ok, type Result } from '../fault.ts'
 import type { Ctx } from '../ports.ts'
-import { hashed } from './exchange-token.ts'
 import { freezeFault, liveNode, secondsNow } from './live.ts'
+import { hashed } from './refuse-token.ts'
 
 /** RFC 7662: what a live session token stands for now. */
 export type Introspected = { readonly active: false } | (SessionClaims & { readonly active: true })

@@ -3,14 +3,10 @@ import type { SessionClaims } from '../core/claims.ts'
 import { TASK_LENGTH_MAX } from '../core/limits.ts'
 import { withRead } from '../db/tx.ts'
 import { fail, ok, type Result } from '../fault.ts'
-import {
-  claimSubagent,
-  exchangeForAudience,
-  refreshToken,
-  startByExchange,
-} from '../flows/exchange-token.ts'
+import { claimSubagent, exchangeForAudience, refreshToken } from '../flows/exchange-token.ts'
 import { introspect, revokeToken, sessionStands } from '../flows/introspect.ts'
 import type { Issued } from '../flows/issue-token.ts'
+import { startByExchange } from '../flows/start-by-exchange.ts'
 import type { UserTokenVerifier } from '../identity/login.ts'
 import { subjectFrom } from '../identity/people.ts'
 import { type Ctx, issuerOf, mcpUrlOf } from '../ports.ts'

@@ -6,12 +6,7 @@ import { changeUser, giveUserPermission, takeUserPermission } from '../../src/fl
 import { answerPromptTx } from '../../src/flows/answer-prompt.ts'
 import { createRule, deleteRule } from '../../src/flows/edit-rules.ts'
 import { endSession } from '../../src/flows/end-session.ts'
-import {
-  claimSubagent,
-  exchangeForAudience,
-  refreshToken,
-  startByExchange,
-} from '../../src/flows/exchange-token.ts'
+import { claimSubagent, exchangeForAudience, refreshToken } from '../../src/flows/exchange-token.ts'
 import { freeze, unfreeze } from '../../src/flows/freeze.ts'
 import { introspect, revokeToken } from '../../src/flows/introspect.ts'
 import type { Issued } from '../../src/flows/issue-token.ts'
@@ -26,6 +21,7 @@ import {
 import { followFeed, reEvaluateUser } from '../../src/flows/re-evaluate.ts'
 import { releaseAccess } from '../../src/flows/release-access.ts'
 import { requestAccess } from '../../src/flows/request-access.ts'
+import { startByExchange } from '../../src/flows/start-by-exchange.ts'
 import { startSubagent } from '../../src/flows/start-subagent.ts'
 import { sweep } from '../../src/flows/sweep.ts'
 import { check, type Seen } from './check.ts'

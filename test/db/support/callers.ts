@@ -2,7 +2,7 @@ import type { AgentCaller, AppCaller, UserCaller } from '../../../src/callers.ts
 import type { AgentId, SessionId, TenantId, UserId } from '../../../src/core/vocabulary.ts'
 import type { Db } from '../../../src/db/tx.ts'
 import type { Result } from '../../../src/fault.ts'
-import { startByExchange } from '../../../src/flows/exchange-token.ts'
+import { startByExchange } from '../../../src/flows/start-by-exchange.ts'
 import { systemIds } from '../../../src/ids.ts'
 import type { Ctx } from '../../../src/ports.ts'
 
