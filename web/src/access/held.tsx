@@ -5,6 +5,7 @@ import { keys, peopleApi, useRules, useTenant } from '../api/queries.ts'
 import type { GrantView } from '../api/types.ts'
 import { useNow } from '../lib/hooks.ts'
 import { ago, clock, narrowWords, plain, secondsSince } from '../lib/text.ts'
+import { Link, paths } from '../router.tsx'
 import { KindMark, SourceMark } from '../ui/marks.tsx'
 import { Button, classes, Time } from '../ui/parts.tsx'
 import { WriteError } from '../ui/states.tsx'
@@ -91,7 +92,9 @@ function Held({
         <Use grant={grant} now={now} />
         {within && !inherited && <span>{words.access.staysHere}</span>}
         {rule && grant.source.by === 'rule' && (
-          <span className="muted">{words.access.byRule(rule.id)}</span>
+          <Link className="link" href={paths(tenant).rules} title={rule.id}>
+            {words.access.seeRule}
+          </Link>
         )}
       </p>
       <WriteError error={revoke.error} what={words.access.notTaken} />
