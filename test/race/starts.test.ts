@@ -1,0 +1,97 @@
+import { expect, test } from 'vitest'
+import { freeze } from '../../src/flows/freeze.ts'
+import { startByExchange } from '../../src/flows/start-by-exchange.ts'
+import type { Ctx } from '../../src/ports.ts'
+import { BRIEFS, codeOf, inTx, must, person, twoInstances } from './support/instances.ts'
+import { expectSound } from './support/sound.ts'
+
+/** Starts that come at once share a transaction (`src/flows/batches.ts`): none may answer for, or fall with, another. */
+const begin = (
+  ctx: Ctx,
+  subject: string,
+  how: { template?: string; creates?: boolean; resource?: string } = {},
+) =>
+  startByExchange(ctx, BRIEFS, {
+    person: {
+      issuer: 'https://idp.acme.example',
+      subject,
+      createsUsers: how.creates ?? false,
+    },
+    template: how.template ?? 'renewal-briefs',
+    task: undefined,
+    resource: how.resource,
+    sessionId: undefined,
+  })
+
+const tally = (codes: readonly string[]) => {
+  const counts: Record<string, number> = {}
+  for (const code of codes) counts[code] = (counts[code] ?? 0) + 1
+  return counts
+}
+
+twoInstances('starts that come at once', (pair) => {
+  test('the good are started and the bad refused, each for its own reason', async () => {
+    const { a, b, run } = pair()
+    const kinds = [
+      () => begin(a, 'maya'),
+      () => begin(b, 'omar'),
+      () => begin(a, 'nobody'),
+      () => begin(b, 'maya', { template: 'no-such-template' }),
+      () => begin(a, 'omar', { resource: 'https://elsewhere.example' }),
+    ]
+    const results = await Promise.all(Array.from({ length: 40 }, (_, i) => kinds[i % 5]?.()))
+    expect(tally(results.map((one) => (one === undefined ? 'none' : codeOf(one))))).toEqual({
+      ok: 16,
+      user_unknown: 8,
+      template_unknown: 8,
+      target_invalid: 8,
+    })
+    const live = await run<{ user: string; count: number }>(
+      `select user_id as user, count(*)::integer as count from session where status = 'active' group by 1 order by 1`,
+    )
+    expect(live).toEqual([
+      { user: 'usr_maya', count: 8 },
+      { user: 'usr_omar', count: 8 },
+    ])
+    const refused = await run(`select id from activity where type = 'token.refused'`)
+    expect(refused).toHaveLength(24)
+    // Each answer names a session of its own, with a token of its own.
+    const named = results.flatMap((one) => (one?.ok ? [one.value.sessionId] : []))
+    const tokens = results.flatMap((one) => (one?.ok ? [one.value.refreshToken] : []))
+    expect(new Set(named).size).toBe(16)
+    expect(new Set(tokens).size).toBe(16)
+    await expectSound(run)
+  })
+
+  test('of somebody whom their provider brings in just now: one person, and the limit holds', async () => {
+    const { a, b, run } = pair()
+    const results = await Promise.all(
+      Array.from({ length: 50 }, (_, i) =>
+        begin(i % 2 === 0 ? a : b, 'newcomer', { creates: true }),
+      ),
+    )
+    expect(tally(results.map(codeOf))).toEqual({ ok: 20, limit_reached: 30 })
+    expect(await run(`select id from app_user where subject = 'newcomer'`)).toHaveLength(1)
+    await expectSound(run)
+  })
+
+  test('during a freeze: none commits after it, and all say so', async () => {
+    const { a, b, run } = pair()
+    const count = async () =>
+      (await run(`select id from session where user_id = 'usr_omar' and status = 'active'`)).length
+    const of = { scope: 'user', id: 'usr_omar' } as const
+    const before = Array.from({ length: 6 }, () => begin(b, 'omar'))
+    const freezing = inTx(a, (tx) => freeze(a, person('adam'), of, tx))
+    const during = Array.from({ length: 6 }, () => begin(b, 'omar'))
+    must(await freezing)
+    const atFreeze = await count()
+    const late = await Promise.all([...before, ...during])
+    expect(
+      Object.keys(tally(late.map(codeOf))).every((code) => ['ok', 'frozen'].includes(code)),
+    ).toBe(true)
+    const after = await Promise.all(Array.from({ length: 10 }, () => begin(a, 'omar')))
+    expect(tally(after.map(codeOf))).toEqual({ frozen: 10 })
+    expect(await count()).toBe(atFreeze)
+    await expectSound(run)
+  })
+})
