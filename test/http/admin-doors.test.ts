@@ -50,6 +50,9 @@ const ROUTES: [string, string, unknown?][] = [
   ['POST', '/freezes', { scope: 'tenant', id: 'acme' }],
   ['DELETE', '/freezes/frz_x'],
   ['POST', '/enablements/renewal-briefs/adopt', { version: 2 }],
+  ['GET', '/enablements'],
+  ['GET', '/enablements/renewal-briefs'],
+  ['PUT', '/enablements/renewal-briefs', { status: 'off' }],
 ]
 
 describe('the doors of administration', () => {

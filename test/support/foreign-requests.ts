@@ -64,6 +64,10 @@ const bodiesOf = (victim: Victim, own: Own): ForeignRequests['bodies'] => ({
   ],
   'POST /t/:tenant/api/template-changes/:template/confirm': () => [{ body: { version: 1 } }],
   'POST /t/:tenant/api/enablements/:template/adopt': () => [{ body: { version: 1 } }],
+  'PUT /t/:tenant/api/enablements/:template': () => [
+    { body: { status: 'on' } },
+    { body: { status: 'off' } },
+  ],
   'POST /t/:tenant/api/admin/users/:id/permissions': () => [
     { body: { permission: 'accounts:read' } },
   ],

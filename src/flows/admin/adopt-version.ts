@@ -4,9 +4,9 @@ import { MODES, type Mode } from '../../core/vocabulary.ts'
 import { Journal } from '../../db/activity.ts'
 import {
   type EnablementRow,
+  saveEnablement,
   selectEnablement,
   termsWithin,
-  updateEnablement,
   versionTerms,
 } from '../../db/enablements.ts'
 import { itemData } from '../../db/endings.ts'
@@ -99,7 +99,7 @@ export async function adoptVersion(
     modes: modesAtAdoption(old, before.modes, next),
     updatedAt: secondsNow(ctx.clock),
   }
-  await updateEnablement(tx, tenantId, enablement)
+  await saveEnablement(tx, tenantId, enablement)
   const journal = new Journal(ctx, tenantId)
   const suspended = await suspendIfWider(ctx, tx, journal, {
     caller,

@@ -1,6 +1,7 @@
 import { mountActivity } from './activity.ts'
 import { mountAdmin } from './admin-mounts.ts'
 import { mountCatalog } from './catalog.ts'
+import { mountEnablements } from './enablements.ts'
 import type { Mount } from './endpoint.ts'
 import { mountEvents } from './events.ts'
 import { mountFreezes } from './freezes.ts'
@@ -17,6 +18,7 @@ export const MOUNTS: readonly Mount[] = [
   mountRequests,
   mountRules,
   mountTemplateChanges,
+  mountEnablements,
   mountEvents,
   mountCatalog,
   mountActivity,

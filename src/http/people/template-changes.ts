@@ -18,6 +18,7 @@ import {
   templateChanges,
 } from '../../flows/template-changes.ts'
 import { answered, WRITERS } from './admin-common.ts'
+import { enablementView } from './enablements.ts'
 import { endpoint, type Mount, type PeopleContext } from './endpoint.ts'
 import { read, write } from './write.ts'
 
@@ -38,15 +39,8 @@ const changeView = async (
   diff: await diffView(tx, c.var.tenant.id, diff),
 })
 
-const adoptedView = ({ enablement: e, widens, rulesSuspended }: Adopted) => ({
-  template: e.template,
-  title: e.title,
-  status: e.status,
-  adopted_version: e.adoptedVersion,
-  kept: e.kept,
-  modes: e.modes,
-  limits: e.limits,
-  updated_at: iso(e.updatedAt),
+const adoptedView = ({ enablement, widens, rulesSuspended }: Adopted) => ({
+  ...enablementView(enablement),
   widens,
   rules_suspended: rulesSuspended,
 })
