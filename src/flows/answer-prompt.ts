@@ -10,15 +10,8 @@ import { insertGrants, type NewGrant } from '../db/grants.ts'
 import { guardUserAlone } from '../db/guard.ts'
 import { settleItems } from '../db/requests.ts'
 import { renewRule, saveRule } from '../db/rules.ts'
-import {
-  type ItemJson,
-  itemOf,
-  lockTree,
-  type Node,
-  nodeIn,
-  subjectOf,
-  worldOf,
-} from '../db/tree.ts'
+import { type ItemJson, itemOf, type Node, nodeIn, subjectOf, worldOf } from '../db/tree.ts'
+import { lockTree } from '../db/tree-read.ts'
 import { type Tx, withTx } from '../db/tx.ts'
 import { type Fault, type FieldError, fail, ok, type Result } from '../fault.ts'
 import type { Ctx } from '../ports.ts'

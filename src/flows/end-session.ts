@@ -1,7 +1,7 @@
 import type { AgentCaller } from '../callers.ts'
 import { Journal } from '../db/activity.ts'
 import { type Ended, endSubtree } from '../db/endings.ts'
-import { lockTree } from '../db/tree.ts'
+import { lockTree } from '../db/tree-read.ts'
 import { withTx } from '../db/tx.ts'
 import { ok, type Result } from '../fault.ts'
 import type { Ctx } from '../ports.ts'

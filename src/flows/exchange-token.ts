@@ -1,17 +1,19 @@
-import type { AppCaller } from '../callers.ts'
+import type { AppCaller, TenantRef } from '../callers.ts'
 import type { SessionClaims } from '../core/claims.ts'
 import type { SessionId, UserId } from '../core/vocabulary.ts'
 import { Journal } from '../db/activity.ts'
 import { narrowTree } from '../db/endings.ts'
 import { claimSession } from '../db/sessions.ts'
-import { lockTree, nodeIn } from '../db/tree.ts'
+import { type Node, nodeIn, type Tree } from '../db/tree.ts'
+import { lockTree, lockTrees } from '../db/tree-read.ts'
 import { type Tx, withTx } from '../db/tx.ts'
 import { findOrCreateUser, type Person } from '../db/users.ts'
-import { fail, ok, type Result } from '../fault.ts'
+import { type Fault, fail, ok, type Result } from '../fault.ts'
 import type { Ctx } from '../ports.ts'
-import { type Issued, issueToken, targetOf } from './issue-token.ts'
+import { type Batches, createBatches } from './batches.ts'
+import { type Issued, issueToken, type Target, targetOf } from './issue-token.ts'
 import { freezeFault, liveNode, secondsNow, templateRef } from './live.ts'
-import { hashed, refuse } from './refuse-token.ts'
+import { hashed, noteRefusal, refuse } from './refuse-token.ts'
 
 /** A session that its user created first is claimed, once, by its agent's app (SPEC section 6.1). */
 export const claimByExchange = (
@@ -132,6 +134,7 @@ export async function claimSubagent(
 }
 
 type Again = {
+  readonly app: AppCaller
   readonly resource: string | undefined
   readonly how: 'reissue' | 'exchange'
 } & (
@@ -140,51 +143,105 @@ type Again = {
   | { readonly refreshHash: string }
 )
 
-/** The one path of every issue to a running session: a fresh decision each time (SPEC section 6.2, USER-ASKS 16). */
-async function issueAgain(ctx: Ctx, tx: Tx, app: AppCaller, of: Again): Promise<Result<Issued>> {
-  const { how } = of
+const ISSUES_MOST = 32
+const BATCHES_AT_ONCE = 3
+/** Another of the same tree is in this batch: what was read for the first is no longer so for the second. */
+const LATER = 'later'
+type Answer = Result<Issued> | typeof LATER
+const batches = new WeakMap<Ctx, Batches<TenantRef, Again, Answer>>()
+
+/** The one path of every issue to a running session. Those of one tenant that come at once share a transaction. */
+async function issueAgain(ctx: Ctx, asked: Again): Promise<Result<Issued>> {
+  const made =
+    batches.get(ctx) ??
+    createBatches<TenantRef, Again, Answer>(
+      (tenant, all) => withTx(ctx.db, 'issue_tokens', (tx) => issueAll(ctx, tx, tenant, all)),
+      { most: ISSUES_MOST, atOnce: BATCHES_AT_ONCE },
+    )
+  batches.set(ctx, made)
+  for (;;) {
+    const answer = await made(asked.app.tenant, asked)
+    if (answer !== LATER) return answer
+  }
+}
+
+async function issueAll(
+  ctx: Ctx,
+  tx: Tx,
+  tenant: TenantRef,
+  asked: readonly Again[],
+): Promise<readonly Answer[]> {
   const now = secondsNow(ctx.clock)
-  const journal = new Journal(ctx, app.tenant.id)
-  const presented = 'presented' in of ? of.presented : null
-  const which =
-    'presented' in of
-      ? { sessionId: of.presented.sid }
-      : { refreshHash: of.refreshHash, agentId: app.agentId }
-  const [found, target] = await Promise.all([
-    lockTree(tx, { tenantId: app.tenant.id, now, ...which }),
-    targetOf(ctx, tx, { tenant: app.tenant, resource: of.resource }),
+  const journal = new Journal(ctx, tenant.id)
+  const [trees, targets] = await Promise.all([
+    lockTrees(
+      tx,
+      { tenantId: tenant.id, now },
+      asked.map((one) =>
+        'presented' in one
+          ? { sessionId: one.presented.sid }
+          : { refreshHash: one.refreshHash, agentId: one.app.agentId },
+      ),
+    ),
+    Promise.all(asked.map(({ resource }) => targetOf(ctx, tx, { tenant, resource }))),
   ])
-  if (found === null && presented === null) return fail('refresh_token_invalid')
-  const id = found?.named ?? presented?.sid
+  const roots = new Set<SessionId>()
+  const answers = asked.map((one, i): Answer => {
+    const tree = trees[i] ?? null
+    const target = targets[i] ?? fail('target_invalid')
+    if (tree !== null && roots.has(tree.root.id)) return LATER
+    if (tree !== null) roots.add(tree.root.id)
+    return issueOne(ctx, tx, journal, one, { tree, target, now })
+  })
+  await journal.write(tx)
+  return answers
+}
+
+/** A fresh decision each time (SPEC section 6.2, USER-ASKS 16). The caller writes the journal. */
+function issueOne(
+  ctx: Ctx,
+  tx: Tx,
+  journal: Journal,
+  asked: Again,
+  of: { readonly tree: Tree | null; readonly target: Result<Target>; readonly now: number },
+): Result<Issued> {
+  const { app, how } = asked
+  const { target, now } = of
+  const presented = 'presented' in asked ? asked.presented : null
+  const refused = (
+    fault: Fault,
+    whom: { node?: Node | undefined; userId?: UserId | undefined },
+  ) => {
+    noteRefusal(journal, app, fault, { ...whom, how })
+    return { ok: false, fault } as const
+  }
+  if (of.tree === null && presented === null) return fail('refresh_token_invalid')
+  const id = of.tree?.named ?? presented?.sid
   const userId = presented?.on_behalf_of
   const live =
     id === undefined
       ? fail('session_not_found')
-      : liveNode(found, id, now, presented?.session_version)
+      : liveNode(of.tree, id, now, presented?.session_version)
   if (!live.ok)
-    return refuse(tx, journal, app, live.fault, {
-      node: found && id !== undefined ? nodeIn(found, id) : undefined,
+    return refused(live.fault, {
+      node: of.tree !== null && id !== undefined ? nodeIn(of.tree, id) : undefined,
       userId,
-      how,
     })
   const { tree, node } = live.value
   if (node.agentId !== app.agentId)
-    return refuse(tx, journal, app, { code: 'session_not_found' }, { how, userId: node.userId })
+    return refused({ code: 'session_not_found' }, { userId: node.userId })
   const frozen = freezeFault(tree, node)
-  if (frozen) return refuse(tx, journal, app, frozen, { node, how })
-  if (!node.enabled)
-    return refuse(tx, journal, app, { code: 'template_not_enabled' }, { node, how })
-  if (!target.ok) return refuse(tx, journal, app, target.fault, { node, how })
+  if (frozen) return refused(frozen, { node })
+  if (!node.enabled) return refused({ code: 'template_not_enabled' }, { node })
+  if (!target.ok) return refused(target.fault, { node })
   const narrowed = narrowTree(tx, journal, tree)
-  const current = nodeIn(narrowed.tree, node.id) ?? node
   const claims = issueToken(ctx, journal, {
     tenant: app.tenant,
     tree: narrowed.tree,
-    node: current,
+    node: nodeIn(narrowed.tree, node.id) ?? node,
     target: target.value,
     how,
   })
-  await journal.write(tx)
   return ok({ claims, sessionId: node.id })
 }
 
@@ -194,26 +251,19 @@ export const exchangeForAudience = (
   app: AppCaller,
   presented: Presented,
   resource: string | undefined,
-): Promise<Result<Issued>> =>
-  withTx(ctx.db, 'exchange_audience', (tx) =>
-    issueAgain(ctx, tx, app, { presented, resource, how: 'exchange' }),
-  )
+): Promise<Result<Issued>> => issueAgain(ctx, { app, presented, resource, how: 'exchange' })
 
 /**
  * Re-issue (RFC 6749 section 6; SPEC section 6.2). The refresh token names the session and carries no authority of its own;
  * it is not rotated, so concurrent re-issues are idempotent (USER-ASKS 16, 17).
  */
-export const refreshToken = (
+export async function refreshToken(
   ctx: Ctx,
   app: AppCaller,
   of: { refreshToken: string; resource: string | undefined },
-): Promise<Result<Issued>> =>
-  withTx(ctx.db, 'reissue_token', async (tx): Promise<Result<Issued>> => {
-    const refreshHash = hashed(of.refreshToken)
-    const issued = await issueAgain(ctx, tx, app, {
-      refreshHash,
-      resource: of.resource,
-      how: 'reissue',
-    })
-    return issued.ok ? ok({ ...issued.value, refreshToken: of.refreshToken }) : issued
-  })
+): Promise<Result<Issued>> {
+  const { refreshToken, resource } = of
+  const refreshHash = hashed(refreshToken)
+  const issued = await issueAgain(ctx, { app, refreshHash, resource, how: 'reissue' })
+  return issued.ok ? ok({ ...issued.value, refreshToken }) : issued
+}

@@ -5,15 +5,8 @@ import { patternCovers } from '../core/resource.ts'
 import type { Item, Kind } from '../core/vocabulary.ts'
 import { Journal } from '../db/activity.ts'
 import { type CatalogMatch, searchCatalog } from '../db/catalog.ts'
-import {
-  type CatalogRow,
-  lockTree,
-  type Node,
-  readTree,
-  subjectOf,
-  type Tree,
-  worldOf,
-} from '../db/tree.ts'
+import { type CatalogRow, type Node, subjectOf, type Tree, worldOf } from '../db/tree.ts'
+import { lockTree, readTree } from '../db/tree-read.ts'
 import { withTx } from '../db/tx.ts'
 import { ok, type Result } from '../fault.ts'
 import type { Ctx } from '../ports.ts'

@@ -1,6 +1,7 @@
 import type { AgentCaller } from '../callers.ts'
 import { lostNow } from '../db/endings.ts'
-import { type Node, readTree, type Tree } from '../db/tree.ts'
+import type { Node, Tree } from '../db/tree.ts'
+import { readTree } from '../db/tree-read.ts'
 import { withTx } from '../db/tx.ts'
 import { ok, type Result } from '../fault.ts'
 import type { Ctx } from '../ports.ts'

@@ -11,7 +11,7 @@ import {
 } from '../db/feed.ts'
 import { liveRootsOf } from '../db/rules.ts'
 import { liveUsersOf } from '../db/sweep.ts'
-import { lockTree } from '../db/tree.ts'
+import { lockTree } from '../db/tree-read.ts'
 import { withTx } from '../db/tx.ts'
 import type { Ctx } from '../ports.ts'
 import { secondsNow } from './live.ts'

@@ -8,15 +8,8 @@ import { expirePrompts, itemData, narrowTree } from '../db/endings.ts'
 import { insertGrants, type NewGrant } from '../db/grants.ts'
 import { insertRequest } from '../db/requests.ts'
 import { maskedFields } from '../db/restrictions.ts'
-import {
-  lockTree,
-  type Node,
-  nodeIn,
-  type PendingRow,
-  subjectOf,
-  type Tree,
-  worldOf,
-} from '../db/tree.ts'
+import { type Node, nodeIn, type PendingRow, subjectOf, type Tree, worldOf } from '../db/tree.ts'
+import { lockTree } from '../db/tree-read.ts'
 import { type Tx, withTx } from '../db/tx.ts'
 import { type Fault, ok, type Result } from '../fault.ts'
 import type { Ctx } from '../ports.ts'

@@ -8,7 +8,8 @@ import {
   deletePassedFeed,
   dueTrees,
 } from '../db/sweep.ts'
-import { lockTree, type Node, subtreeOf, type Tree } from '../db/tree.ts'
+import { type Node, subtreeOf, type Tree } from '../db/tree.ts'
+import { lockTree } from '../db/tree-read.ts'
 import { withTx } from '../db/tx.ts'
 import type { Ctx } from '../ports.ts'
 import { secondsNow } from './live.ts'
