@@ -47,7 +47,7 @@ export type Decision =
       readonly ask?: Item
     }
 
-const denied = (reason: Denied, ask?: Item): Decision => ({
+const denied = (reason: Denied, ask?: Item): Decision & { readonly allowed: false } => ({
   allowed: false,
   reason,
   ...(ask === undefined ? {} : { ask }),
@@ -106,7 +106,11 @@ export function permissionOf(
  * Why the session does not have it, and whether it could ask: the decision itself says so, in its own order, so that nobody
  * learns here what a user has outside the ceiling.
  */
-function notHeld(held: Holdings, row: CatalogRow, item: Item): Decision {
+export function whyNotHeld(
+  held: Holdings,
+  row: CatalogRow,
+  item: Item,
+): Decision & { readonly allowed: false } {
   const { tree, node } = held
   const world = worldOf({ ...tree, catalog: new Map([...tree.catalog, [row.id, row]]) }, node)
   const verdict = decide(factsOf({ ...world, held: held.standing.map((g) => g.item) }, item))
@@ -139,7 +143,7 @@ export function decisionOn(
   const { held } = standing
   const grant = heldFor(held.grants, { item, access: row.access })
   if (grant !== undefined) return { allowed: true, permission: row.id, grantId: grant.id }
-  return notHeld(held, row, item)
+  return whyNotHeld(held, row, item)
 }
 
 const keyOf = (subject: Subject): string => JSON.stringify(subject)

@@ -11,6 +11,7 @@ import { messagePage } from './browser/pages.ts'
 import { browserRoutes, type WebConfig } from './browser/routes.ts'
 import { browserUserFrom } from './browser/sign-in.ts'
 import { enforceRoutes } from './enforce.ts'
+import { enforceDataRoutes } from './enforce-data.ts'
 import { resourceMetadata, serverMetadata } from './metadata.ts'
 import {
   agentCallerFrom,
@@ -131,6 +132,7 @@ export function createApp(deps: AppDeps): Hono<Env> {
   app.route('/', people)
   app.route('/', enforceRoutes({ ctx: deps.ctx, findTenant: find, onBug: deps.onBug }))
   app.route('/', authzenRoutes({ ...deps, findTenant: find }))
+  app.route('/', enforceDataRoutes({ ...deps, findTenant: find }))
   for (const path of [
     '/t/:tenant',
     '/t/:tenant/*',
