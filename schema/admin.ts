@@ -260,13 +260,19 @@ export const enforcementPoint = z
     client_id: z.string(),
     name: z.string(),
     services: z.array(z.string()),
+    /** May ask through AuthZEN what a person themselves may do, not only what a session holds. */
+    asks_about_users: z.boolean(),
     created_at: time,
   })
   .meta({ id: 'EnforcementPoint' })
 export const enforcementPointMade = enforcementPoint.extend({
   client_secret: z.string().optional(),
 })
-export const enforcementPointNew = z.strictObject({ name: name(NAME_LENGTH_MAX), services })
+export const enforcementPointNew = z.strictObject({
+  name: name(NAME_LENGTH_MAX),
+  services,
+  asks_about_users: z.boolean().optional(),
+})
 
 export const identityProvider = z
   .object({

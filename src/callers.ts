@@ -45,4 +45,6 @@ export type EnforcementCaller = {
   readonly tenant: TenantRef
   readonly id: string
   readonly services: readonly string[]
+  /** May ask what a person themselves may do; absent: only what a session holds. */
+  readonly asksAboutUsers?: boolean
 }

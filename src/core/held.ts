@@ -1,6 +1,6 @@
 import { inCeiling, isSensitive, type World } from './facts.ts'
-import { coveredBy, overlaps } from './item.ts'
-import type { GrantId, Item } from './vocabulary.ts'
+import { coveredBy, covers, overlaps } from './item.ts'
+import type { Access, GrantId, Item } from './vocabulary.ts'
 
 /** Access that one session holds now. */
 export type Held = {
@@ -44,6 +44,16 @@ export function whyLost(now: Standing, grant: Held): GrantEndReason | null {
     return 'parent_lost'
   return null
 }
+
+/**
+ * The first of the grants that stand that allows one thing, or undefined. One that is lent for reading only allows nothing else,
+ * whatever the catalog has since made of its permission.
+ */
+export const heldFor = <G extends Pick<Held, 'item' | 'readOnly'>>(
+  standing: readonly G[],
+  wanted: { readonly item: Item; readonly access: Access },
+): G | undefined =>
+  standing.find((g) => covers(g.item, wanted.item) && (!g.readOnly || wanted.access === 'read'))
 
 /**
  * Which of the parent's grants a new child inherits (SPEC section 5): those that its own ceiling covers whole, that

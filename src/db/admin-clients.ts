@@ -149,6 +149,8 @@ export type EnforcementPointRow = {
   readonly id: string
   readonly name: string
   readonly services: readonly string[]
+  /** May ask what a person themselves may do, not only what a session holds. */
+  readonly asksAboutUsers: boolean
   readonly createdAt: number
 }
 
@@ -156,7 +158,8 @@ export const selectEnforcementPoints = (
   tx: Tx,
   of: Page & { readonly id?: string },
 ): Promise<readonly EnforcementPointRow[]> => tx.sql<EnforcementPointRow>`
-  select id, name, services, extract(epoch from created_at)::float8 as "createdAt"
+  select id, name, services, asks_about_users as "asksAboutUsers",
+    extract(epoch from created_at)::float8 as "createdAt"
   from enforcement_point
   where tenant_id = ${of.tenantId} and (${of.id ?? null}::text is null or id = ${of.id ?? null})
     and ((extract(epoch from created_at) * 1000)::float8, id) < (${of.after[0]}::float8, ${of.after[1]})
@@ -168,8 +171,8 @@ export async function insertEnforcementPoint(
   p: EnforcementPointRow & { readonly secretHash: string },
 ): Promise<void> {
   await tx.sql`
-    insert into enforcement_point (id, tenant_id, name, secret_hash, services, created_at)
-    values (${p.id}, ${tenantId}, ${p.name}, ${p.secretHash}, ${p.services}::text[],
+    insert into enforcement_point (id, tenant_id, name, secret_hash, services, asks_about_users, created_at)
+    values (${p.id}, ${tenantId}, ${p.name}, ${p.secretHash}, ${p.services}::text[], ${p.asksAboutUsers},
       to_timestamp(${p.createdAt}::float8))`
 }
 

@@ -214,6 +214,7 @@ export const enforcementPoint = pgTable('enforcement_point', {
   name: text('name').notNull(),
   secretHash: text('secret_hash').notNull(),
   services: text('services').array().notNull(),
+  asksAboutUsers: boolean('asks_about_users').notNull().default(false),
   createdAt: timestamp('created_at', { withTimezone: true, precision: 3 }).notNull(),
 })
 

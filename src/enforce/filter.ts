@@ -35,6 +35,22 @@ function valueAt(row: Row, field: string): unknown {
   return value
 }
 
+const isSurrogate = (unit: number): boolean => unit >= 0xd800 && unit <= 0xdfff
+
+/** By code points, as SQL does with collation "C"; JavaScript's own order puts some of the BMP after the rest of Unicode. */
+function order(a: string, b: string): number {
+  const length = Math.min(a.length, b.length)
+  for (let i = 0; i < length; i++) {
+    const [x, y] = [a.charCodeAt(i), b.charCodeAt(i)]
+    if (x === y) continue
+    return isSurrogate(x) === isSurrogate(y) ? x - y : isSurrogate(x) ? 1 : -1
+  }
+  return a.length - b.length
+}
+
+const difference = (a: string | number | boolean, b: string | number | boolean): number =>
+  typeof a === 'string' && typeof b === 'string' ? order(a, b) : a < b ? -1 : a > b ? 1 : 0
+
 function compare(op: string, value: unknown, operand: unknown): Truth {
   if (op === '$in') {
     if (!Array.isArray(operand) || operand.length === 0) return unknown('an empty $in')
@@ -48,13 +64,13 @@ function compare(op: string, value: unknown, operand: unknown): Truth {
     case '$ne':
       return value !== operand
     case '$lt':
-      return value < operand
+      return difference(value, operand) < 0
     case '$lte':
-      return value <= operand
+      return difference(value, operand) <= 0
     case '$gt':
-      return value > operand
+      return difference(value, operand) > 0
     case '$gte':
-      return value >= operand
+      return difference(value, operand) >= 0
     default:
       return unknown(`the operator ${JSON.stringify(op)}`)
   }

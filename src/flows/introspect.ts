@@ -5,13 +5,14 @@ import {
   type SessionClaims,
 } from '../core/claims.ts'
 import { Journal } from '../db/activity.ts'
-import { type Ended, endSubtree, lostNow } from '../db/endings.ts'
-import { nodeIn, pathOf } from '../db/tree.ts'
+import { type Ended, endSubtree } from '../db/endings.ts'
+import { nodeIn } from '../db/tree.ts'
 import { lockTree, readTree } from '../db/tree-read.ts'
 import { withRead, withTx } from '../db/tx.ts'
 import { fail, ok, type Result } from '../fault.ts'
 import type { Ctx } from '../ports.ts'
-import { freezeFault, liveNode, secondsNow } from './live.ts'
+import { holdingsIn } from './holdings.ts'
+import { secondsNow } from './live.ts'
 import { hashed } from './refuse-token.ts'
 
 /** RFC 7662: what a live session token stands for now. */
@@ -30,26 +31,14 @@ export const introspect = (
   withRead(ctx.db, 'introspect', async (tx): Promise<Introspected> => {
     const now = secondsNow(ctx.clock)
     const found = await readTree(tx, { tenantId: caller.tenant.id, sessionId: claims.sid, now })
-    const live = liveNode(found, claims.sid, now, claims.session_version)
-    if (!live.ok) return { active: false }
-    const { tree, node } = live.value
-    if (
-      freezeFault(tree, node) !== null ||
-      !node.enabled ||
-      pathOf(tree, node).some((n) => n.status !== 'active')
-    )
-      return { active: false }
-    const lost = lostNow(tree)
-    const grants = node.grants.flatMap((g) => {
-      const permission = tree.catalog.get(g.item.permission)
-      if (
-        lost.has(g.id) ||
-        permission === undefined ||
-        !caller.services.includes(permission.service)
-      )
-        return []
-      return [{ id: g.id, kind: permission.kind, readOnly: g.readOnly, ...g.item }]
-    })
+    const held = holdingsIn(found, { claims, services: caller.services, now })
+    if (held === 'session_over' || held === 'frozen') return { active: false }
+    const grants = held.grants.map((g) => ({
+      id: g.id,
+      kind: g.row.kind,
+      readOnly: g.readOnly,
+      ...g.item,
+    }))
     const details: AuthorizationDetail[] = grants.map(authorizationDetail)
     const scope = grants.filter((g) => g.kind === 'api').map((g) => g.permission)
     const { scope: _, ...rest } = claims

@@ -6,10 +6,12 @@ import { userCallerFrom } from '../identity/people.ts'
 import { createMcpEndpoint } from '../mcp/endpoint.ts'
 import { iamTools } from '../mcp/iam-tools.ts'
 import { JWKS_MAX_AGE_SECONDS } from '../tokens/keys.ts'
+import { authzenRoutes } from './authzen.ts'
 import { messagePage } from './browser/pages.ts'
 import { browserRoutes, type WebConfig } from './browser/routes.ts'
 import { browserUserFrom } from './browser/sign-in.ts'
 import { enforceRoutes } from './enforce.ts'
+import { enforceDataRoutes } from './enforce-data.ts'
 import { resourceMetadata, serverMetadata } from './metadata.ts'
 import {
   agentCallerFrom,
@@ -129,6 +131,8 @@ export function createApp(deps: AppDeps): Hono<Env> {
   })
   app.route('/', people)
   app.route('/', enforceRoutes({ ctx: deps.ctx, findTenant: find, onBug: deps.onBug }))
+  app.route('/', authzenRoutes({ ...deps, findTenant: find }))
+  app.route('/', enforceDataRoutes({ ...deps, findTenant: find }))
   for (const path of [
     '/t/:tenant',
     '/t/:tenant/*',

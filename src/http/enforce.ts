@@ -53,8 +53,9 @@ const body = z.strictObject({
   lost: z.int().min(0).max(LOST_MAX).optional(),
 })
 
-async function callerOf(
-  deps: EnforceDeps,
+/** The tenant's enforcement point that makes a request, by its own secret. */
+export async function callerOf(
+  deps: Pick<EnforceDeps, 'ctx'>,
   tenant: TenantRef,
   request: Request,
 ): Promise<Result<EnforcementCaller>> {
@@ -68,14 +69,16 @@ async function callerOf(
   )
   if (!client.ok) return client
   if (client.value.kind !== 'enforcement_point')
-    return fail('forbidden', { detail: 'Only an enforcement point reports calls.' })
-  return ok({ as: 'enforcement', tenant, id: client.value.id, services: client.value.services })
+    return fail('forbidden', { detail: 'Only an enforcement point may call this.' })
+  const { id, services, asksAboutUsers } = client.value
+  const point = { as: 'enforcement', tenant, id, services } as const
+  return ok(asksAboutUsers ? { ...point, asksAboutUsers } : point)
 }
 
 /**
  * A refused credential is challenged for the scheme that is taken here (RFC 9110 section 11.6.1).
  */
-function refusal(fault: Parameters<typeof problemResponse>[0], requestId: string): Response {
+export function refusal(fault: Parameters<typeof problemResponse>[0], requestId: string): Response {
   const answer = problemResponse(fault, requestId)
   if (answer.status === 401) answer.headers.set('www-authenticate', 'Basic realm="lend"')
   return answer

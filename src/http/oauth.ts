@@ -225,8 +225,9 @@ export async function tokenEndpoint(
   return answer(deps, tenant, issued.value, type === TOKEN_EXCHANGE)
 }
 
-async function claimsOfAny(
-  deps: OAuthDeps,
+/** The claims of a session token of the tenant for any audience that Lend or one of its resource servers answers for, or null. */
+export async function claimsOfAny(
+  deps: Pick<OAuthDeps, 'ctx' | 'keys'>,
   tenant: TenantRef,
   token: string,
   /** Only resource servers that share a service with the caller: a token for another is none of its business. */

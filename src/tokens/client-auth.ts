@@ -31,6 +31,8 @@ export type ClientIdentity =
       readonly kind: 'enforcement_point'
       readonly id: string
       readonly services: readonly string[]
+      /** May ask what a person themselves may do. */
+      readonly asksAboutUsers?: boolean
     }
 
 /** Whose tokens an agent's app may exchange: read with its credential, since every start needs both. */
@@ -130,7 +132,7 @@ type ClientRow = ClientIdentity & { readonly secret_hash: string | null; readonl
 
 async function clientById(tx: Tx, tenant: TenantRef, id: string): Promise<ClientRow | undefined> {
   const rows = await tx.sql<ClientRow>`
-    select 'agent' as kind, id, status, null::text[] as services, secret_hash, jwks,
+    select 'agent' as kind, id, status, null::text[] as services, false as "asksAboutUsers", secret_hash, jwks,
         json_build_object('appClients', app_clients, 'providers', (
           select coalesce(json_agg(json_build_object('id', p.id, 'issuer', p.issuer, 'audience', p.audience,
             'firstPartyClients', p.first_party_clients, 'createsUsers', p.creates_users,
@@ -138,7 +140,7 @@ async function clientById(tx: Tx, tenant: TenantRef, id: string): Promise<Client
           from identity_provider p where p.tenant_id = ${tenant.id} and p.status = 'active')) as trusts
       from agent where tenant_id = ${tenant.id} and id = ${id}
     union all
-    select 'enforcement_point', id, null, services, secret_hash, null, null
+    select 'enforcement_point', id, null, services, asks_about_users, secret_hash, null, null
       from enforcement_point where tenant_id = ${tenant.id} and id = ${id}`
   return rows[0]
 }
@@ -178,7 +180,12 @@ export async function authenticateClient(
 const identityOf = (client: ClientRow): ClientIdentity =>
   client.kind === 'agent'
     ? { kind: client.kind, id: client.id, status: client.status, trusts: client.trusts }
-    : { kind: client.kind, id: client.id, services: client.services }
+    : {
+        kind: client.kind,
+        id: client.id,
+        services: client.services,
+        ...(client.asksAboutUsers ? { asksAboutUsers: true } : {}),
+      }
 
 /** Compares in constant time, and does the same work where there is nothing to compare with. */
 function secretIsOf(client: ClientRow | undefined, secret: string): boolean {

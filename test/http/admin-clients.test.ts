@@ -215,6 +215,17 @@ describe('enforcement points', () => {
     expect(items(await admin.get('/admin/enforcement-points'))).toEqual([])
   })
 
+  test('ask about people only when they are made to', async () => {
+    const plain = await admin.post('/admin/enforcement-points', POINT)
+    const asking = await admin.post('/admin/enforcement-points', {
+      ...POINT,
+      asks_about_users: true,
+    })
+    expect([plain, asking].map((made) => made.body.asks_about_users)).toEqual([false, true])
+    for (const { body } of [plain, asking])
+      await admin.remove(`/admin/enforcement-points/${body.id}`)
+  })
+
   test.each([
     ['no name', { services: [] }, 400, 'request_malformed', 'name'],
     ['an unknown service', { ...POINT, services: ['nope'] }, 422, 'unprocessable', 'services.0'],

@@ -144,6 +144,12 @@ function enforcementBodies(victim: Victim): ForeignRequests['bodies'] {
     'POST /t/:tenant/access/v1/evaluations': () => [
       { body: { evaluations: [evaluation, person] } },
     ],
+    'POST /t/:tenant/access/v1/search/subject': () => [
+      { body: { ...evaluation, subject: { type: 'agent_session' } } },
+      { body: { ...evaluation, subject: { type: 'user' } } },
+    ],
+    'POST /t/:tenant/access/v1/search/resource': () => [{ body: evaluation }, { body: person }],
+    'POST /t/:tenant/access/v1/search/action': () => [{ body: evaluation }, { body: person }],
   }
 }
 

@@ -116,7 +116,11 @@ export async function removeResourceServer(
 export async function createEnforcementPoint(
   ctx: Ctx,
   caller: UserCaller,
-  input: { readonly name: string; readonly services: readonly string[] },
+  input: {
+    readonly name: string
+    readonly services: readonly string[]
+    readonly asksAboutUsers: boolean
+  },
   tx: Tx,
 ): Promise<Result<{ readonly point: EnforcementPointRow; readonly secret: string }>> {
   const known = await servicesFault(tx, input.services)
@@ -126,12 +130,13 @@ export async function createEnforcementPoint(
     id: ctx.ids.id('enforcementPoint'),
     name: input.name,
     services: [...new Set(input.services)],
+    asksAboutUsers: input.asksAboutUsers,
     createdAt: secondsNow(ctx.clock),
   }
   const tenantId = caller.tenant.id
   await insertEnforcementPoint(tx, tenantId, { ...point, secretHash: hashSecret(secret) })
-  const { id, name, services } = point
-  const changes = { name, services }
+  const { id, name, services, asksAboutUsers } = point
+  const changes = { name, services, ...(asksAboutUsers ? { asks_about_users: true } : {}) }
   await recordChange(ctx, tx, caller, { what: 'enforcement_point.created', id, changes })
   return ok({ point, secret })
 }

@@ -64,6 +64,7 @@ const pointView = (p: EnforcementPointRow) => ({
   client_id: p.id,
   name: p.name,
   services: p.services,
+  asks_about_users: p.asksAboutUsers,
   created_at: iso(p.createdAt),
 })
 
@@ -185,7 +186,9 @@ const mountPoints: Mount = (api) => {
     },
     (c, { body }) =>
       writeWithSecret(c, 'create_enforcement_point', async (tx) => {
-        const made = await createEnforcementPoint(c.var.ctx, c.var.caller, body, tx)
+        const { asks_about_users: asksAboutUsers = false, ...rest } = body
+        const input = { ...rest, asksAboutUsers }
+        const made = await createEnforcementPoint(c.var.ctx, c.var.caller, input, tx)
         if (!made.ok) return made
         const { point, secret } = made.value
         return ok({ written: { status: 201, body: pointView(point) }, secret })
