@@ -17,6 +17,7 @@ import { startJobs } from '../../src/jobs.ts'
 import { createNotify } from '../../src/notify.ts'
 import type { Ctx } from '../../src/ports.ts'
 import { createKeyStore } from '../../src/tokens/keys.ts'
+import { openVault } from '../../src/vault.ts'
 import { runOn } from './databases.ts'
 import { calling, connectMcp, deciding, knowing, type Running, signingIn } from './live-calls.ts'
 
@@ -240,7 +241,16 @@ export async function serveLend(options: ServeOptions = {}): Promise<LiveServer>
   const notify = await createNotify(db, onBug)
   const stopping = new AbortController()
   const clock = movableClock()
-  const ctx: Ctx = { db, clock, ids: systemIds, notify, publicUrl, stopping: stopping.signal }
+  const vault = openVault({ secretKeys: null, dataDir: null })
+  const ctx: Ctx = {
+    db,
+    clock,
+    ids: systemIds,
+    notify,
+    publicUrl,
+    stopping: stopping.signal,
+    vault,
+  }
   const keys = createKeyStore({ db, clock })
   const verifier = createUserTokenVerifier({ publicUrl, clock })
   const app = createApp({ ctx, keys, verifier, ready: () => true, onBug, web: demoWebConfig() })

@@ -25,6 +25,11 @@ const ROOMS: Readonly<Record<string, Room>> = {
     types: ['src/config.ts'],
     packages: ['jose', 'node:fs', 'node:path'],
   },
+  'src/vault.ts': {
+    rooms: [],
+    types: ['src/config.ts', 'src/ports.ts'],
+    packages: ['node:crypto', 'node:fs', 'node:path'],
+  },
   'src/body-bytes.ts': { rooms: [] },
   'src/log.ts': { rooms: [], packages: ['pino'] },
 
