@@ -76,3 +76,12 @@ export const toolGatewayUrlOf = (
   tenant: string,
   server: string,
 ): string => `${issuerOf(ctx, tenant)}/tools/${server}/mcp`
+/** The server whose address at the tenant's tool gateway this is, or null: it is none. */
+export function toolServerIn(
+  ctx: Pick<Ctx, 'publicUrl'>,
+  tenant: string,
+  url: string,
+): string | null {
+  const [, name] = /\/tools\/([a-z0-9-]+)\/mcp$/.exec(url) ?? []
+  return name !== undefined && url === toolGatewayUrlOf(ctx, tenant, name) ? name : null
+}

@@ -107,6 +107,19 @@ const ROOMS: Readonly<Record<string, Room>> = {
     types: ['src/callers.ts', 'src/db'],
     packages: ['@modelcontextprotocol/server', 'zod', 'node:crypto'],
   },
+  // The official client speaks to servers of others, and the server's side to sessions.
+  'src/tool-gateway': {
+    rooms: [
+      'src/core',
+      'src/fault.ts',
+      'src/flows',
+      'src/identity/fetch-guard.ts',
+      'src/mcp',
+      'src/ports.ts',
+    ],
+    types: ['src/callers.ts'],
+    packages: ['@modelcontextprotocol/sdk', '@modelcontextprotocol/server', 'zod', 'node:crypto'],
+  },
   'src/http': {
     rooms: [
       'src/body-bytes.ts',
@@ -118,6 +131,7 @@ const ROOMS: Readonly<Record<string, Room>> = {
       'src/mcp',
       'src/ports.ts',
       'src/tokens',
+      'src/tool-gateway',
       'schema',
     ],
     types: ['src/callers.ts'],
@@ -299,7 +313,7 @@ for (const [name, room] of Object.entries(ROOMS))
   })
 
 test('the MCP libraries are known only where MCP is spoken', () => {
-  const may = ['src/mcp', 'src/demo/journey', 'src/app', 'src/agent']
+  const may = ['src/mcp', 'src/tool-gateway', 'src/demo/journey', 'src/demo/services', 'src/app']
   const wrong = PRODUCT.flatMap(importsOf)
     .filter(({ of }) => of.startsWith('@modelcontextprotocol/'))
     .filter(({ file }) => !may.some((room) => isIn(file, room)))
