@@ -220,6 +220,7 @@ const ROOMS: Readonly<Record<string, Room>> = {
       'src/cli/run-file.ts',
       'src/core',
       'src/db',
+      'src/flows/tool-credential.ts',
       'src/ids.ts',
       'src/ports.ts',
       'src/tokens',
@@ -234,7 +235,10 @@ const ROOMS: Readonly<Record<string, Room>> = {
     packages: ['oidc-provider', 'oauth4webapi', 'jose', 'hono', 'zod', 'node:crypto', 'node:http'],
   },
   // Plays services that protect themselves with what anybody can install.
-  'src/demo/services': { rooms: ['src/enforce'], packages: ['hono', 'zod', 'node:crypto'] },
+  'src/demo/services': {
+    rooms: ['src/enforce'],
+    packages: ['@modelcontextprotocol/server', 'hono', 'zod', 'node:crypto'],
+  },
   // Starts them, so it knows the demo's world.
   'src/demo/services/app.ts': {
     rooms: ['src/demo', 'src/demo/services', 'src/enforce', 'src/ports.ts'],
