@@ -254,6 +254,53 @@ export const resourceServerChange = change({
   services: services.optional(),
 })
 
+/** A header's value, as it is sent: visible ASCII, and spaces between. */
+const credential = z
+  .string()
+  .min(1)
+  .max(4096)
+  .regex(/^[\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?$/, {
+    error: 'must be visible ASCII characters, as in Bearer abc',
+  })
+  .meta({ description: 'The value of the header, as it is sent. Written, never read' })
+const headerName = z
+  .string()
+  .regex(/^[a-z][a-z0-9-]{0,63}$/, { error: 'must be a header in small letters, as in x-api-key' })
+export const toolServer = z
+  .object({
+    id: z.string(),
+    name: z.string(),
+    title: z.string(),
+    url: z.string(),
+    mcp: z
+      .string()
+      .meta({ description: 'Where sessions reach it, and the audience of its tokens' }),
+    credential_header: z.string(),
+    has_credential: z.boolean(),
+    private_network: z.boolean(),
+    status,
+    created_at: time,
+  })
+  .meta({ id: 'ToolServer' })
+export const toolServerNew = z.strictObject({
+  name: z.string().regex(/^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$/, {
+    error: 'must be a service in small letters, digits and hyphens',
+  }),
+  title: name(NAME_LENGTH_MAX),
+  url: name(URL_LENGTH_MAX),
+  credential_header: headerName.optional(),
+  credential: credential.optional(),
+  private_network: z.boolean().optional(),
+})
+export const toolServerChange = change({
+  title: name(NAME_LENGTH_MAX).optional(),
+  url: name(URL_LENGTH_MAX).optional(),
+  credential_header: headerName.optional(),
+  credential: credential.nullable().optional(),
+  private_network: z.boolean().optional(),
+  status: status.optional(),
+})
+
 export const enforcementPoint = z
   .object({
     id: z.string(),

@@ -1,5 +1,8 @@
 import { isAbsolute, resolve } from 'node:path'
 
+/** A key that seals what is kept for others, by name. 32 bytes in base64url. */
+export type SecretKey = { readonly kid: string; readonly key: string }
+
 /** The settings of an instance (SPEC section 13). */
 export type Config = {
   readonly port: number
@@ -12,6 +15,8 @@ export type Config = {
   readonly demo: boolean
   /** RFC 7638 thumbprints of all instances' checkpoint keys; null: not set. */
   readonly checkpointKeys: readonly string[] | null
+  /** The first seals, all of them open; null: not set. */
+  readonly secretKeys: readonly SecretKey[] | null
   /** Whether only loopback addresses are listened on: whenever clients can call no other, so always in the demo. */
   readonly loopbackOnly: boolean
 }
@@ -84,6 +89,23 @@ function checkpointKeysOf(text: string | undefined): readonly string[] | null {
   return keys
 }
 
+function secretKeysOf(text: string | undefined): readonly SecretKey[] | null {
+  if (text === undefined || text === '') return null
+  const keys = text.split(',').map((pair): SecretKey => {
+    const [, kid = '', key = ''] =
+      /^\s*([A-Za-z0-9_-]{1,32}):([A-Za-z0-9_-]{43})\s*$/.exec(pair) ?? []
+    return { kid, key }
+  })
+  const kids = new Set(keys.map(({ kid }) => kid))
+  // What was typed is a secret: it is not shown.
+  if (kids.has('') || kids.size !== keys.length)
+    throw new BadSetting(
+      'LEND_SECRET_KEYS',
+      'must be names and keys of 32 bytes in base64url, as in 2026a:{43 characters}, separated by commas; the first one seals',
+    )
+  return keys
+}
+
 /** Environment to configuration. Throws `BadSetting` at the first setting that is wrong. */
 export function configFrom(env: NodeJS.ProcessEnv, cwd: string): Config {
   const port = portOf(env.PORT)
@@ -98,6 +120,7 @@ export function configFrom(env: NodeJS.ProcessEnv, cwd: string): Config {
     dataDir: data === 'memory' ? null : isAbsolute(data) ? data : resolve(cwd, data),
     demo,
     checkpointKeys: checkpointKeysOf(env.LEND_CHECKPOINT_KEYS),
+    secretKeys: secretKeysOf(env.LEND_SECRET_KEYS),
     loopbackOnly: loopback,
   }
 }

@@ -17,6 +17,7 @@ import { createLog } from './log.ts'
 import { createNotify } from './notify.ts'
 import type { Ctx } from './ports.ts'
 import { createKeyStore } from './tokens/keys.ts'
+import { openVault } from './vault.ts'
 
 /** The only place that reads the environment and wires the parts together. */
 
@@ -114,15 +115,15 @@ async function main(): Promise<void> {
     notify,
     publicUrl: config.publicUrl,
     stopping: draining.signal,
+    vault: openVault(config),
   }
   const keys = createKeyStore({ db, clock: systemClock })
-  const verifier = createUserTokenVerifier({ publicUrl: config.publicUrl, clock: systemClock })
   let ready = false
   const signingKey = await checkpointKey(config.dataDir)
   const app = createApp({
     ctx,
     keys,
-    verifier,
+    verifier: createUserTokenVerifier({ publicUrl: config.publicUrl, clock: systemClock }),
     ready: () => ready,
     onBug,
     trustedKeys: await trustedKeys(config, signingKey),

@@ -26,6 +26,7 @@ export const ID_PREFIXES = {
   identityProvider: 'idp',
   enforcementPoint: 'epc',
   freeze: 'frz',
+  toolServer: 'tsv',
 } as const
 
 export type Ids = {
@@ -42,6 +43,16 @@ export type Notify = {
   readonly subscribe: (woken: () => void) => () => void
 }
 
+/** Seals what Lend has to present to others, so that the database alone does not give it away. */
+export type Vault = {
+  /** Names the key that seals. */
+  readonly kid: string
+  /** `context` says what the text is for; it opens for nothing else. */
+  readonly seal: (text: string, context: string) => string
+  /** Null when it does not open: another key, another context, or changed. */
+  readonly open: (sealed: string, context: string) => string | null
+}
+
 /** What every flow is given. */
 export type Ctx = {
   readonly db: Db
@@ -52,9 +63,25 @@ export type Ctx = {
   readonly publicUrl: string
   /** Aborted when the instance drains: whoever waits answers with what there is. */
   readonly stopping?: AbortSignal
+  /** Absent: nothing can be sealed, so no tool server can have a credential. */
+  readonly vault?: Vault
 }
 
 export const issuerOf = (ctx: Pick<Ctx, 'publicUrl'>, tenant: string): string =>
   `${ctx.publicUrl}/t/${tenant}`
 export const mcpUrlOf = (ctx: Pick<Ctx, 'publicUrl'>, tenant: string): string =>
   `${issuerOf(ctx, tenant)}/mcp`
+export const toolGatewayUrlOf = (
+  ctx: Pick<Ctx, 'publicUrl'>,
+  tenant: string,
+  server: string,
+): string => `${issuerOf(ctx, tenant)}/tools/${server}/mcp`
+/** The server whose address at the tenant's tool gateway this is, or null: it is none. */
+export function toolServerIn(
+  ctx: Pick<Ctx, 'publicUrl'>,
+  tenant: string,
+  url: string,
+): string | null {
+  const [, name] = /\/tools\/([a-z0-9-]+)\/mcp$/.exec(url) ?? []
+  return name !== undefined && url === toolGatewayUrlOf(ctx, tenant, name) ? name : null
+}

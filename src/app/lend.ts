@@ -148,10 +148,38 @@ export class LendClient {
     return result.isError === true ? { ...value, failed: true } : value
   }
 
-  async #withMcp<T>(session: Claimed, use: (client: Client) => Promise<T>): Promise<T> {
+  /**
+   * Calls a tool of a server behind the tool gateway, with a token for that server alone. Answers as a service does: 403 is a
+   * refusal that says what to ask for.
+   */
+  async callGateway(
+    session: Claimed,
+    of: { readonly server: string; readonly tool: string; readonly args: Record<string, unknown> },
+  ): Promise<{ status: number; body: unknown }> {
+    const audience = `${this.#issuer}/tools/${of.server}/mcp`
+    const params = { name: of.tool, arguments: of.args }
+    const how = { timeout: CALL_MILLIS_MAX }
+    const result = await this.#withMcp(
+      session,
+      (client) => client.callTool(params, undefined, how),
+      { url: audience, audience },
+    )
+    const content = result.content as { type: string; text?: string }[] | undefined
+    const structured = result.structuredContent as Record<string, unknown> | undefined
+    const body = structured ?? readJson(content?.[0]?.text)
+    if (result.isError !== true) return { status: 200, body }
+    return { status: body.code === 'access_needed' ? 403 : 502, body }
+  }
+
+  async #withMcp<T>(
+    session: Claimed,
+    use: (client: Client) => Promise<T>,
+    /** Lend's own tools, unless told otherwise. */
+    at = { url: `${this.#issuer}/mcp?tool_names=underscore`, audience: '' },
+  ): Promise<T> {
     const once = async (token: string): Promise<T> => {
       const client = new Client({ name: 'lend-agent-app', version: '1' })
-      const url = new URL(`${this.#issuer}/mcp?tool_names=underscore`)
+      const url = new URL(at.url)
       const transport = new StreamableHTTPClientTransport(url, {
         requestInit: { headers: { authorization: `Bearer ${token}` } },
       })
@@ -163,12 +191,12 @@ export class LendClient {
       }
     }
     try {
-      return await once(await this.#control(session))
+      return await once(await this.#issued(session, at.audience))
     } catch (error) {
       // A narrowing kills the token at once; the session may well live. Once: a dead session refuses the re-issue.
       if (!isUnauthorized(error)) throw error
       this.forget(session.sessionId)
-      return once(await this.#control(session))
+      return once(await this.#issued(session, at.audience))
     }
   }
 

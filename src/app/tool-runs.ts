@@ -110,7 +110,14 @@ async function runService(of: Running, show: (step: Partial<Step>) => void): Pro
     show({ status: 'failed', summary: 'The arguments were not understood' })
     return { error: 'bad_arguments', message: input?.error?.message ?? 'no such tool' }
   }
-  const { status, body } = await of.lend.callService(of.thread, service.call(input.data))
+  const { status, body } =
+    'server' in service
+      ? await of.lend.callGateway(of.thread, {
+          server: service.server,
+          tool: of.call.toolName,
+          args: input.data,
+        })
+      : await of.lend.callService(of.thread, service.call(input.data))
   const value = objectOf(body)
   if (status === 401 || status === 403)
     show({ status: 'refused', summary: 'The service refused: it is not held' })

@@ -7,13 +7,13 @@ type ServiceTool = {
   readonly title: string
   readonly description: string
   readonly input: z.ZodType<Record<string, unknown>>
-  readonly call: (args: Record<string, unknown>) => {
-    resource: string
-    path: string
-    method?: string
-    body?: unknown
-  }
-}
+} & (
+  | { readonly call: (args: Record<string, unknown>) => ServiceCall }
+  /** Behind Lend's tool gateway, under the same name there. */
+  | { readonly server: string }
+)
+
+type ServiceCall = { resource: string; path: string; method?: string; body?: unknown }
 
 const segment = (value: unknown): string => encodeURIComponent(String(value))
 
@@ -49,7 +49,7 @@ export const SERVICE_TOOLS: Readonly<Record<string, ServiceTool>> = {
     title: 'Send an email',
     description: 'Sends an email to one address.',
     input: z.object({ to: z.string(), subject: z.string(), body: z.string() }),
-    call: (body) => ({ resource: '/demo/mail', path: '/send', method: 'POST', body }),
+    server: 'mail',
   },
 }
 

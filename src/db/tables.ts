@@ -208,6 +208,19 @@ export const resourceServer = pgTable('resource_server', {
   createdAt: timestamp('created_at', { withTimezone: true, precision: 3 }).notNull(),
 })
 
+export const toolServer = pgTable('tool_server', {
+  id: text('id').primaryKey(),
+  tenantId: text('tenant_id').notNull(),
+  name: text('name').notNull(),
+  title: text('title').notNull(),
+  url: text('url').notNull(),
+  credentialHeader: text('credential_header').notNull().default('authorization'),
+  sealedCredential: text('sealed_credential'),
+  privateNetwork: boolean('private_network').notNull().default(false),
+  status: text('status').notNull().default('active'),
+  createdAt: timestamp('created_at', { withTimezone: true, precision: 3 }).notNull(),
+})
+
 export const enforcementPoint = pgTable('enforcement_point', {
   id: text('id').primaryKey(),
   tenantId: text('tenant_id').notNull(),

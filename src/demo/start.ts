@@ -11,6 +11,7 @@ import { createDemoIdp } from './idp/serve.ts'
 import { secretOf } from './secrets.ts'
 import { type DemoSecrets, newDemoSecrets, rebaseDemo, seedDemo } from './seed.ts'
 import { createDemoServices } from './services/app.ts'
+import { seedToolServers } from './tool-servers.ts'
 import { DEMO_APP_AGENT, DEMO_APP_TENANTS, DEMO_TEMPLATES, DEMO_TENANTS } from './world.ts'
 
 export type Demo = {
@@ -51,6 +52,7 @@ export async function startDemo(of: {
   const secrets = await secretsOf(ctx)
   await seedDemo(ctx, { secrets })
   await rebaseDemo(ctx)
+  await seedToolServers(ctx, secrets)
   const idp = await createDemoIdp({
     ...secrets.idp,
     publicUrl,

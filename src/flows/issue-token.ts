@@ -1,10 +1,11 @@
 import type { TenantRef } from '../callers.ts'
 import { claimsOf, type SessionClaims } from '../core/claims.ts'
+import type { EnforcedAt } from '../core/vocabulary.ts'
 import type { Journal } from '../db/activity.ts'
 import { type CatalogRow, type Node, pathOf, subjectOf, type Tree } from '../db/tree.ts'
 import type { Tx } from '../db/tx.ts'
 import { fail, ok, type Result } from '../fault.ts'
-import { type Ctx, issuerOf, mcpUrlOf } from '../ports.ts'
+import { type Ctx, issuerOf, mcpUrlOf, toolServerIn } from '../ports.ts'
 import { secondsNow, templateRef } from './live.ts'
 
 /** Where a token is for. One audience a token (SPEC section 6). */
@@ -13,9 +14,14 @@ export type Target = {
   readonly subject: 'session' | 'user'
   /** Services whose grants it carries; null: the control token, which lists all that is held. */
   readonly services: readonly string[] | null
+  /** Of them, only what is enforced there; absent: wherever. */
+  readonly enforcedAt?: EnforcedAt
 }
 
-/** The control audience by default, else a registered resource server of the tenant; anything else is no target. */
+/**
+ * The control audience by default, else a registered resource server of the tenant or its tool gateway's address of a
+ * registered server; anything else is no target.
+ */
 export async function targetOf(
   ctx: Ctx,
   tx: Tx,
@@ -24,6 +30,8 @@ export async function targetOf(
   const control = mcpUrlOf(ctx, of.tenant.slug)
   if (of.resource === undefined || of.resource === control)
     return ok({ audience: control, subject: 'session', services: null })
+  const tools = toolServerIn(ctx, of.tenant.slug, of.resource)
+  if (tools !== null) return toolTarget(tx, of.tenant, { name: tools, audience: of.resource })
   const [row] = await tx.sql<{ subject: 'session' | 'user'; services: string[] }>`
     select subject, services from resource_server
     where tenant_id = ${of.tenant.id} and resource = ${of.resource}`
@@ -31,9 +39,21 @@ export async function targetOf(
   return ok({ audience: of.resource, subject: row.subject, services: row.services })
 }
 
+async function toolTarget(
+  tx: Tx,
+  tenant: TenantRef,
+  { name, audience }: { readonly name: string; readonly audience: string },
+): Promise<Result<Target>> {
+  const [row] = await tx.sql`
+    select from tool_server where tenant_id = ${tenant.id} and name = ${name} and status = 'active'`
+  if (row === undefined) return fail('target_invalid')
+  return ok({ audience, subject: 'session', services: [name], enforcedAt: 'tool_gateway' })
+}
+
 const enforcedAt = (target: Target, permission: CatalogRow | undefined): boolean =>
   permission !== undefined &&
-  (target.services === null || target.services.includes(permission.service))
+  (target.services === null || target.services.includes(permission.service)) &&
+  (target.enforcedAt === undefined || target.enforcedAt === permission.enforcedAt)
 
 /** The grants of a session that a token for this target carries (I3). The tree has been narrowed to what still holds. */
 export const carriedBy = (tree: Tree, node: Node, target: Target) =>

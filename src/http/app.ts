@@ -5,14 +5,16 @@ import { withRead } from '../db/tx.ts'
 import { userCallerFrom } from '../identity/people.ts'
 import { createMcpEndpoint } from '../mcp/endpoint.ts'
 import { iamTools } from '../mcp/iam-tools.ts'
+import { toolGatewayUrlOf } from '../ports.ts'
 import { JWKS_MAX_AGE_SECONDS } from '../tokens/keys.ts'
+import { createToolGateway, type ToolGatewayLimits } from '../tool-gateway/gateway.ts'
 import { authzenRoutes } from './authzen.ts'
 import { messagePage } from './browser/pages.ts'
 import { browserRoutes, type WebConfig } from './browser/routes.ts'
 import { browserUserFrom } from './browser/sign-in.ts'
 import { enforceRoutes } from './enforce.ts'
 import { enforceDataRoutes } from './enforce-data.ts'
-import { resourceMetadata, serverMetadata } from './metadata.ts'
+import { resourceMetadata, serverMetadata, toolGatewayMetadata } from './metadata.ts'
 import {
   agentCallerFrom,
   GRANTS,
@@ -32,6 +34,8 @@ export type AppDeps = OAuthDeps & {
   readonly trustedKeys?: readonly string[] | undefined
   /** See `SignInDeps`. */
   readonly afterSignIn?: (tenant: TenantRef, returnTo: string) => string
+  /** Bounds of what tool servers may do; the gateway's own by default. */
+  readonly toolGateway?: ToolGatewayLimits
   /** Whether this instance may take traffic. */
   readonly ready: () => boolean
   readonly onBug: (error: unknown, requestId: string) => void
@@ -92,6 +96,26 @@ function tenantRoutes(app: Hono<Env>, deps: AppDeps): void {
     onBug: deps.onBug,
   })
   app.all('/t/:tenant/mcp', (c) => mcp(c.req.raw, c.var.tenant))
+  toolGatewayRoutes(app, deps)
+}
+
+/** MCP servers of others, behind Lend (SPEC section 9). A token of the gateway's own audience, or the control token. */
+function toolGatewayRoutes(app: Hono<Env>, deps: AppDeps): void {
+  const { ctx } = deps
+  const agent = agentCallerFrom(deps)
+  const gateway = createToolGateway({
+    ctx,
+    authenticate: (token, { tenant, server }) =>
+      agent(token, tenant, [toolGatewayUrlOf(ctx, tenant.slug, server)]),
+    onBug: deps.onBug,
+    ...deps.toolGateway,
+  })
+  app.all('/t/:tenant/tools/:server/mcp', (c) =>
+    gateway(c.req.raw, { tenant: c.var.tenant, server: c.req.param('server') }),
+  )
+  app.get('/.well-known/oauth-protected-resource/t/:tenant/tools/:server/mcp', (c) =>
+    c.json(toolGatewayMetadata(ctx, c.var.tenant.slug, c.req.param('server'))),
+  )
 }
 
 /** All of Lend's own routes. `ready` is false while starting and while draining. */
@@ -138,6 +162,7 @@ export function createApp(deps: AppDeps): Hono<Env> {
     '/t/:tenant/*',
     '/.well-known/oauth-authorization-server/t/:tenant',
     '/.well-known/oauth-protected-resource/t/:tenant/mcp',
+    '/.well-known/oauth-protected-resource/t/:tenant/tools/:server/mcp',
   ])
     app.use(path, named)
   tenantRoutes(app, deps)

@@ -1,5 +1,5 @@
 import { KINDS } from '../core/vocabulary.ts'
-import { type Ctx, issuerOf, mcpUrlOf } from '../ports.ts'
+import { type Ctx, issuerOf, mcpUrlOf, toolGatewayUrlOf } from '../ports.ts'
 import { ASSERTION_ALGS } from '../tokens/client-keys.ts'
 
 /** RFC 8414 metadata of a tenant's issuer. */
@@ -31,10 +31,26 @@ export function serverMetadata(
 }
 
 /** RFC 9728 metadata of a tenant's MCP endpoint. */
-export function resourceMetadata(ctx: Pick<Ctx, 'publicUrl'>, tenant: string) {
-  return {
+export const resourceMetadata = (ctx: Pick<Ctx, 'publicUrl'>, tenant: string) =>
+  metadataOf(ctx, tenant, {
     resource: mcpUrlOf(ctx, tenant),
     resource_name: `Lend access tools (${tenant})`,
+  })
+
+/** The same of one address of the tool gateway: of any, so that nobody learns from it which servers there are. */
+export const toolGatewayMetadata = (ctx: Pick<Ctx, 'publicUrl'>, tenant: string, server: string) =>
+  metadataOf(ctx, tenant, {
+    resource: toolGatewayUrlOf(ctx, tenant, server),
+    resource_name: `Tools of ${server}, behind Lend (${tenant})`,
+  })
+
+function metadataOf(
+  ctx: Pick<Ctx, 'publicUrl'>,
+  tenant: string,
+  of: { readonly resource: string; readonly resource_name: string },
+) {
+  return {
+    ...of,
     authorization_servers: [issuerOf(ctx, tenant)],
     jwks_uri: `${issuerOf(ctx, tenant)}/oauth/jwks`,
     bearer_methods_supported: ['header'],

@@ -256,7 +256,11 @@ async function resourcesOf(
     (tx) =>
       tx.sql<{ resource: string }>`
       select resource from resource_server where tenant_id = ${tenant.id}
-          and (${services === undefined}::boolean or services && ${services ?? []}::text[])`,
+          and (${services === undefined}::boolean or services && ${services ?? []}::text[])
+      union all
+      select ${issuerOf(ctx, tenant.slug)} || '/tools/' || name || '/mcp' from tool_server
+        where tenant_id = ${tenant.id}
+          and (${services === undefined}::boolean or name = any(${services ?? []}::text[]))`,
   )
   return rows.map((r) => r.resource)
 }
@@ -321,13 +325,18 @@ export async function revokeEndpoint(
 /** Who calls MCP: a live control token of the tenant (SPEC section 7). Faults are coarse. */
 export const agentCallerFrom =
   (deps: Pick<OAuthDeps, 'ctx' | 'keys'>) =>
-  async (token: string, tenant: TenantRef): Promise<Result<AgentCaller>> => {
+  async (
+    token: string,
+    tenant: TenantRef,
+    /** Another address of Lend's than the MCP URL that takes the token: as its audience. */
+    own: readonly string[] = [],
+  ): Promise<Result<AgentCaller>> => {
     const { ctx, keys } = deps
     const verified = await verifySessionToken(keys, {
       token,
       tenant,
       issuer: issuerOf(ctx, tenant.slug),
-      audience: mcpUrlOf(ctx, tenant.slug),
+      audience: [mcpUrlOf(ctx, tenant.slug), ...own],
       now: ctx.clock.now() / 1000,
     })
     if (!verified.ok) return verified

@@ -114,6 +114,10 @@ export const unavailable = (): Response =>
     headers: { 'retry-after': '5' },
   })
 
+/** Nothing is served at this address; said only to those who may know. */
+export const notHere = (message: string): Response =>
+  refusal({ status: 404, code: REFUSED, message })
+
 const tooLarge = (): Response =>
   refusal({
     status: 413,

@@ -25,9 +25,13 @@ type ErrorBody = {
   readonly limit?: string
   readonly retry_after?: number
   readonly request_id?: string
+  /** What to ask for, exactly as `iam.request_access` takes it. */
+  readonly ask?: { readonly tool: string; readonly items: readonly object[] }
+  readonly reason?: string
 }
 
-const toolError = (body: ErrorBody): CallToolResult => ({
+/** An error of a tool as a model reads it: text alone, since older clients check anything else against its schema. */
+export const toolError = (body: ErrorBody): CallToolResult => ({
   content: [{ type: 'text', text: JSON.stringify(body) }],
   isError: true,
 })

@@ -1,4 +1,7 @@
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
+import { seedToolServers } from '../../src/demo/tool-servers.ts'
+import { openVault } from '../../src/vault.ts'
+import { connectMcp } from '../support/live-calls.ts'
 import { ACCESS_TOKEN, type LiveServer, serveLend, TOKEN_EXCHANGE } from '../support/live-server.ts'
 
 /**
@@ -112,12 +115,6 @@ describe('a session that holds nothing is told what to ask for', () => {
       { permission: 'email-templates:write' },
       { name: 'n', subject: 's', body: 'b' },
     ],
-    [
-      'mail',
-      '/send',
-      { permission: 'email:send', resource: 'domain/customer.example' },
-      { to: 'jo@Customer.Example', subject: 's', body: 'b' },
-    ],
   ])('%s %s', async (service, path, item, post) => {
     const session = await borrowed('maya', [])
     expect(await session.call(service, path, post)).toMatchObject({
@@ -194,18 +191,60 @@ test('pricing is shown for contracts of the person’s own region only', async (
   expect((await session.call('contracts', '/contracts/ctr-amer-1/pricing')).status).toBe(404)
 })
 
-test('mail goes to the domain that was granted, and nowhere else', async () => {
-  const session = await borrowed('maya', [
-    { permission: 'email:send', resource: 'domain/customer.example' },
-  ])
-  const send = (to: string) => session.call('mail', '/send', { to, subject: 's', body: 'b' })
-  expect(await send('jo@customer.example')).toMatchObject({ status: 202, body: { sent: false } })
-  for (const to of [
-    'jo@evil.example',
-    'jo@customer.example.evil.example',
-    'jo@sub.customer.example',
-  ])
-    expect((await send(to)).status).toBe(403)
-  for (const to of ['jo', 'a@customer.example,b@evil.example', '"x" <a@customer.example>', ''])
-    expect((await send(to)).status).toBe(400)
+test('mail is sent through the tool gateway, to the domain that was granted and nowhere else', async () => {
+  const started = await lend.start('maya')
+  const item = { permission: 'email:send', resource: 'domain/customer.example' }
+  await lend.lend('maya', started.access_token, [item])
+  const mcp = await connectMcp(`${lend.issuer()}/tools/mail/mcp`, started.access_token)
+  const send = (to: unknown) => mcp.raw('send_email', { to, subject: 's', body: 'b' })
+  expect(await send('Jo <jo@customer.example>')).toMatchObject({
+    structuredContent: { sent: false, recorded: true, to: ['Jo <jo@customer.example>'] },
+  })
+  for (const to of ['jo@evil.example', ['jo@customer.example', 'jo@evil.example'], 'jo', ''])
+    expect((await send(to)).isError).toBe(true)
+  const more = { to: 'jo@customer.example', subject: 's', body: 'b', bcc: 'jo@evil.example' }
+  expect(await mcp.raw('send_email', more)).toMatchObject({ isError: true })
+  await mcp.close()
+})
+
+test('the mail server takes nobody but Lend, with the credential of a customer', async () => {
+  const { access_token } = await lend.start('maya')
+  for (const authorization of ['', 'Bearer x', `Bearer ${access_token}`]) {
+    const answer = await fetch(`${lend.publicUrl}/demo/mail/mcp`, {
+      method: 'POST',
+      headers: { authorization, 'content-type': 'application/json' },
+      body: JSON.stringify({ jsonrpc: '2.0', id: 1, method: 'tools/list' }),
+    })
+    expect(answer.status).toBe(401)
+  }
+})
+
+describe('the mail server’s place in Lend', () => {
+  const place = () =>
+    lend.rows<{ tenant_id: string; url: string; sealed: boolean }>(
+      `select tenant_id, url, sealed_credential is not null as sealed from tool_server order by 1`,
+    )
+
+  test('is registered for each customer, with a sealed credential', async () => {
+    expect((await place()).map((row) => [row.url, row.sealed])).toEqual([
+      [`${lend.publicUrl}/demo/mail/mcp`, true],
+      [`${lend.publicUrl}/demo/mail/mcp`, true],
+    ])
+  })
+
+  test('follows another address and another key at the next start, and stays removed', async () => {
+    const vault = openVault({ secretKeys: null, dataDir: null })
+    const moved = { ...lend.ctx, publicUrl: 'http://localhost:1', vault }
+    await seedToolServers(moved, lend.secrets)
+    expect((await place()).map((row) => row.url)).toEqual([
+      'http://localhost:1/demo/mail/mcp',
+      'http://localhost:1/demo/mail/mcp',
+    ])
+    await lend.rows(`delete from tool_server where tenant_id = $1`, [await lend.tenantId('globex')])
+    await seedToolServers(lend.ctx, lend.secrets)
+    expect((await place()).map((row) => row.url)).toEqual([`${lend.publicUrl}/demo/mail/mcp`])
+    await lend.rows(`update tool_server set url = 'https://mail.acme.example/mcp'`)
+    await seedToolServers(lend.ctx, lend.secrets)
+    expect((await place()).map((row) => row.url)).toEqual(['https://mail.acme.example/mcp'])
+  })
 })

@@ -59,6 +59,7 @@ const PUBLIC = new Set([
   'GET /t/:tenant/oauth/jwks',
   'GET /.well-known/oauth-authorization-server/t/:tenant',
   'GET /.well-known/oauth-protected-resource/t/:tenant/mcp',
+  'GET /.well-known/oauth-protected-resource/t/:tenant/tools/:server/mcp',
   'GET /.well-known/authzen-configuration/t/:tenant',
   'GET /t/:tenant/auth/login',
   'GET /app/t/:tenant/auth/login',

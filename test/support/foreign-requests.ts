@@ -107,6 +107,7 @@ const bodiesOf = (victim: Victim, own: Own): ForeignRequests['bodies'] => ({
     { body: { templates: [victim.template] }, path: { agents: own.agent } },
   ],
   'PATCH /t/:tenant/api/admin/resource-servers/:id': () => [{ body: { subject: 'user' } }],
+  'PATCH /t/:tenant/api/admin/tool-servers/:id': () => [{ body: { status: 'disabled' } }],
   'PATCH /t/:tenant/api/admin/identity-providers/:id': () => [
     { body: { first_party_clients: ['renewal-app'] } },
     { body: { status: 'disabled' } },
@@ -166,6 +167,11 @@ const NAMING_NOTHING: ForeignRequests['namingNothing'] = {
     services: ['accounts'],
   }),
   'POST /t/:tenant/api/admin/enforcement-points': () => ({ name: unlike(), services: ['mail'] }),
+  'POST /t/:tenant/api/admin/tool-servers': () => ({
+    name: 'accounts',
+    title: 'X',
+    url: `https://${unlike()}.example/mcp`,
+  }),
   'POST /t/:tenant/api/admin/identity-providers': () => ({
     issuer: `https://${unlike()}.example`,
     audience: 'https://lend.example',

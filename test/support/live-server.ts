@@ -15,8 +15,10 @@ import { createUserTokenVerifier } from '../../src/identity/login.ts'
 import { systemIds } from '../../src/ids.ts'
 import { startJobs } from '../../src/jobs.ts'
 import { createNotify } from '../../src/notify.ts'
-import type { Ctx } from '../../src/ports.ts'
+import type { Ctx, Vault } from '../../src/ports.ts'
 import { createKeyStore } from '../../src/tokens/keys.ts'
+import type { ToolGatewayLimits } from '../../src/tool-gateway/gateway.ts'
+import { openVault } from '../../src/vault.ts'
 import { runOn } from './databases.ts'
 import { calling, connectMcp, deciding, knowing, type Running, signingIn } from './live-calls.ts'
 
@@ -42,6 +44,10 @@ export type ServeOptions = {
   readonly publicUrl?: string
   /** Sweep, re-evaluation and key jobs; on unless told otherwise, as in the product. */
   readonly jobs?: boolean
+  /** Bounds of what tool servers may do; the product's by default. */
+  readonly toolGateway?: ToolGatewayLimits
+  /** Seals credentials; one of this instance's own by default. */
+  readonly vault?: Vault
 }
 
 /** JSON as it came. Assertions say what is in it; give a type to read further. */
@@ -240,10 +246,27 @@ export async function serveLend(options: ServeOptions = {}): Promise<LiveServer>
   const notify = await createNotify(db, onBug)
   const stopping = new AbortController()
   const clock = movableClock()
-  const ctx: Ctx = { db, clock, ids: systemIds, notify, publicUrl, stopping: stopping.signal }
+  const vault = options.vault ?? openVault({ secretKeys: null, dataDir: null })
+  const ctx: Ctx = {
+    db,
+    clock,
+    ids: systemIds,
+    notify,
+    publicUrl,
+    stopping: stopping.signal,
+    vault,
+  }
   const keys = createKeyStore({ db, clock })
   const verifier = createUserTokenVerifier({ publicUrl, clock })
-  const app = createApp({ ctx, keys, verifier, ready: () => true, onBug, web: demoWebConfig() })
+  const app = createApp({
+    ctx,
+    keys,
+    verifier,
+    ready: () => true,
+    onBug,
+    web: demoWebConfig(),
+    ...(options.toolGateway === undefined ? {} : { toolGateway: options.toolGateway }),
+  })
   const demo = await startDemo({
     ctx,
     doorSecret: ctx.ids.secret(),

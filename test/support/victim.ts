@@ -51,6 +51,10 @@ async function makeRows(lend: LiveServer, tenantId: string, userId: string): Pro
      where name = 'email-drafter'`,
     of,
   )
+  await one(
+    `insert into tool_server (id, tenant_id, name, title, url, created_at)
+     values ('tsv_victim', $1, 'contracts', 'Contracts', 'https://contracts.globex.example/mcp', now())`,
+  )
   // Of a template that runs nowhere, so that nothing else here is frozen.
   await one(
     `insert into frozen (id, tenant_id, scope, target_id, created_by, created_at)
@@ -131,6 +135,7 @@ export async function makeVictim(lend: LiveServer): Promise<Victim> {
       restrictions: 'rst_victim',
       agents: agent.client_id,
       freezes: 'frz_victim',
+      'tool-servers': 'tsv_victim',
       templates: 'globex-only',
       versions: '1',
       enablements: 'globex-only',

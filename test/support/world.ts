@@ -17,6 +17,7 @@ import { requestAccess } from '../../src/flows/request-access.ts'
 import { startRoot } from '../../src/flows/start-session.ts'
 import { startSubagent } from '../../src/flows/start-subagent.ts'
 import { type Ctx, ID_PREFIXES } from '../../src/ports.ts'
+import { openVault } from '../../src/vault.ts'
 import {
   AGENTS,
   EPOCH,
@@ -198,6 +199,7 @@ export async function createWorld(): Promise<World> {
     ids: countingIds(),
     notify,
     publicUrl: 'http://localhost:4000',
+    vault: openVault({ secretKeys: null, dataDir: null }),
   }
   return {
     ctx,

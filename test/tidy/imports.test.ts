@@ -25,6 +25,11 @@ const ROOMS: Readonly<Record<string, Room>> = {
     types: ['src/config.ts'],
     packages: ['jose', 'node:fs', 'node:path'],
   },
+  'src/vault.ts': {
+    rooms: [],
+    types: ['src/config.ts', 'src/ports.ts'],
+    packages: ['node:crypto', 'node:fs', 'node:path'],
+  },
   'src/body-bytes.ts': { rooms: [] },
   'src/log.ts': { rooms: [], packages: ['pino'] },
 
@@ -102,6 +107,19 @@ const ROOMS: Readonly<Record<string, Room>> = {
     types: ['src/callers.ts', 'src/db'],
     packages: ['@modelcontextprotocol/server', 'zod', 'node:crypto'],
   },
+  // The official client speaks to servers of others, and the server's side to sessions.
+  'src/tool-gateway': {
+    rooms: [
+      'src/core',
+      'src/fault.ts',
+      'src/flows',
+      'src/identity/fetch-guard.ts',
+      'src/mcp',
+      'src/ports.ts',
+    ],
+    types: ['src/callers.ts'],
+    packages: ['@modelcontextprotocol/sdk', '@modelcontextprotocol/server', 'zod', 'node:crypto'],
+  },
   'src/http': {
     rooms: [
       'src/body-bytes.ts',
@@ -113,6 +131,7 @@ const ROOMS: Readonly<Record<string, Room>> = {
       'src/mcp',
       'src/ports.ts',
       'src/tokens',
+      'src/tool-gateway',
       'schema',
     ],
     types: ['src/callers.ts'],
@@ -201,6 +220,7 @@ const ROOMS: Readonly<Record<string, Room>> = {
       'src/cli/run-file.ts',
       'src/core',
       'src/db',
+      'src/flows/tool-credential.ts',
       'src/ids.ts',
       'src/ports.ts',
       'src/tokens',
@@ -215,7 +235,10 @@ const ROOMS: Readonly<Record<string, Room>> = {
     packages: ['oidc-provider', 'oauth4webapi', 'jose', 'hono', 'zod', 'node:crypto', 'node:http'],
   },
   // Plays services that protect themselves with what anybody can install.
-  'src/demo/services': { rooms: ['src/enforce'], packages: ['hono', 'zod', 'node:crypto'] },
+  'src/demo/services': {
+    rooms: ['src/enforce'],
+    packages: ['@modelcontextprotocol/server', 'hono', 'zod', 'node:crypto'],
+  },
   // Starts them, so it knows the demo's world.
   'src/demo/services/app.ts': {
     rooms: ['src/demo', 'src/demo/services', 'src/enforce', 'src/ports.ts'],
@@ -294,7 +317,7 @@ for (const [name, room] of Object.entries(ROOMS))
   })
 
 test('the MCP libraries are known only where MCP is spoken', () => {
-  const may = ['src/mcp', 'src/demo/journey', 'src/app', 'src/agent']
+  const may = ['src/mcp', 'src/tool-gateway', 'src/demo/journey', 'src/demo/services', 'src/app']
   const wrong = PRODUCT.flatMap(importsOf)
     .filter(({ of }) => of.startsWith('@modelcontextprotocol/'))
     .filter(({ file }) => !may.some((room) => isIn(file, room)))

@@ -39,6 +39,7 @@ const issued = z.looseObject({
     }),
   ),
 })
+const textsOf = z.array(z.looseObject({ text: z.string().optional() }))
 export type Issued = z.output<typeof issued>
 
 export type App = {
@@ -68,6 +69,12 @@ export type Session = {
     args: Readonly<Record<string, unknown>>,
     shape: z.ZodType<T>,
   ) => Promise<T>
+  /** A tool of a server behind the tool gateway: what is listed there, and what the call answers. */
+  readonly gateway: (
+    server: string,
+    name: string,
+    args: Readonly<Record<string, unknown>>,
+  ) => Promise<{ readonly listed: readonly string[]; readonly said: unknown }>
   readonly close: () => Promise<void>
 }
 
@@ -157,6 +164,21 @@ function sessionOf(wiring: Wiring, first: Issued): Session {
       const result = await (await client()).callTool({ name, arguments: { ...args } })
       if (result.isError) throw new Error(`${name} failed: ${JSON.stringify(result.content)}`)
       return shape.parse(result.structuredContent)
+    },
+    gateway: async (server, name, args) => {
+      const tools = await mcpClient(
+        `${wiring.server.issuer}/tools/${server}/mcp`,
+        () => current.access_token,
+      )
+      try {
+        const { tools: listed } = await tools.listTools()
+        const result = await tools.callTool({ name, arguments: { ...args } })
+        const [first] = textsOf.parse(result.content)
+        const said: unknown = JSON.parse(first?.text ?? '{}')
+        return { listed: listed.map((tool) => tool.name), said }
+      } finally {
+        await tools.close()
+      }
     },
     close: async () => {
       await (await connected)?.close()

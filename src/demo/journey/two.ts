@@ -1,5 +1,6 @@
 import { z } from 'zod'
 import type { Session } from './app.ts'
+import { sendsMail } from './mail.ts'
 import {
   type AccessRequest,
   child,
@@ -277,6 +278,7 @@ async function pricingIsSensitive(scene: Scene, drafter: Session): Promise<void>
   )
   story.say('maya', 'deny')
   story.same('denying it', await maya.statusOf('POST', path, decisionOf(prompt, 'deny')), 200)
+  await sendsMail(scene, second)
   story.same(
     'what the bypass session holds',
     (await pane(scene, { session: second.id, title: 'second session' })).includes(

@@ -2,6 +2,7 @@ import { Hono } from 'hono'
 import { type Ctx, issuerOf } from '../../ports.ts'
 import { demoFacts } from '../facts.ts'
 import { type DemoSecrets, secretOf } from '../secrets.ts'
+import { MAIL_CUSTOMERS, mailCredential } from '../tool-servers.ts'
 import { DEMO_SERVICES_POINT, DEMO_TENANTS } from '../world.ts'
 import { accountsService } from './accounts.ts'
 import { contractsService } from './contracts.ts'
@@ -47,10 +48,13 @@ export async function createDemoServices(of: {
   const tenants = await customersOf(ctx, secrets)
   const { now } = ctx.clock
   const guardOf = (path: string) => createGuard({ audience: `${ctx.publicUrl}${path}`, tenants })
+  const mailCustomers = new Map(
+    MAIL_CUSTOMERS.map((slug) => [mailCredential(secrets, slug), issuerOf(ctx, slug)]),
+  )
   const app = new Hono()
   app.route('/demo/accounts', accountsService(guardOf('/demo/accounts'), now))
   app.route('/demo/dashboards', dashboardsService(guardOf('/demo/dashboards')))
   app.route('/demo/contracts', contractsService(guardOf('/demo/contracts'), now))
-  app.route('/demo/mail', mailService(guardOf('/demo/mail')))
+  app.route('/demo/mail', mailService(guardOf('/demo/mail'), mailCustomers))
   return app
 }

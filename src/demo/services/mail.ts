@@ -1,13 +1,11 @@
 import { type Context, Hono } from 'hono'
 import type { Guard } from './guard.ts'
+import { mountMailMcp, type Sent } from './mail-mcp.ts'
 
 type Draft = { readonly name: string; readonly subject: string; readonly body: string }
-export type Sent = { readonly to: string; readonly subject: string; readonly body: string }
 
 const KEPT_MAX = 200
 const TEXT_MAX = 20_000
-/** One plain address. What is sent where must be plain to see, so nothing cleverer is read. */
-const ADDRESS = /^[A-Za-z0-9._%+-]{1,64}@([A-Za-z0-9.-]{1,253})$/
 
 const keep = <T>(list: T[], one: T): void => {
   list.push(one)
@@ -29,8 +27,11 @@ async function textsIn<Name extends string>(
 
 const badRequest = (c: Context, message: string) => c.json({ error: 'bad_request', message }, 400)
 
-/** Mail that goes nowhere: templates are kept in memory, and what would be sent is recorded. */
-export function mailService(guard: Guard): Hono {
+/**
+ * Mail that goes nowhere: templates are kept in memory, and what would be sent is recorded. Templates are an API that checks
+ * tokens itself; sending is an MCP server behind the tool gateway.
+ */
+export function mailService(guard: Guard, customers: ReadonlyMap<string, string>): Hono {
   const app = new Hono()
   const drafts = new Map<string, Draft[]>()
   const outbox = new Map<string, Sent[]>()
@@ -47,19 +48,6 @@ export function mailService(guard: Guard): Hono {
     keep(listOf(drafts, called.tenant.issuer), draft)
     return c.json({ saved: draft.name }, 201)
   })
-  app.post('/send', async (c) => {
-    const mail = await textsIn(c, ['to', 'subject', 'body'])
-    const domain = ADDRESS.exec(mail?.to ?? '')?.[1]
-    if (mail === null || domain === undefined)
-      return badRequest(c, 'An email has one address to go to, a subject and a body.')
-    const called = await guard.check(c, {
-      permission: 'email:send',
-      resource: `domain/${domain}`,
-      writes: true,
-    })
-    if ('refused' in called) return called.refused
-    keep(listOf(outbox, called.tenant.issuer), mail)
-    return c.json({ sent: false, recorded: true, to: mail.to }, 202)
-  })
+  mountMailMcp(app, { customers, keep: (customer, mail) => keep(listOf(outbox, customer), mail) })
   return app
 }

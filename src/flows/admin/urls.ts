@@ -39,6 +39,22 @@ export function resourceProblem(resource: string, publicUrl: string): string | n
   return isOurs(url, publicUrl) ? 'is an address of Lend itself' : null
 }
 
+/** Where an MCP server behind the gateway is: plain http only inside a private network, and never Lend itself. */
+export function upstreamProblem(
+  address: string,
+  of: { readonly privateNetwork: boolean; readonly publicUrl: string },
+): string | null {
+  const url = parsed(address)
+  if (url === null) return 'must be a URL'
+  if (url.protocol !== 'https:' && !(of.privateNetwork && url.protocol === 'http:'))
+    return of.privateNetwork ? 'must begin with https:// or http://' : 'must begin with https://'
+  if (address.includes('#')) return 'may not have a fragment'
+  if (url.username !== '' || url.password !== '') return 'may not carry credentials'
+  if (url.href !== address && url.href !== `${address}/`)
+    return `must be in its normal form, ${url.href}`
+  return isOurs(url, of.publicUrl) ? 'is an address of Lend itself' : null
+}
+
 /** OpenID Connect Discovery section 3: no query and no fragment; plain http only inside a private network. */
 export function issuerProblem(
   issuer: string,

@@ -24,6 +24,7 @@ const WRITTEN = [
   'agent',
   'resource_server',
   'enforcement_point',
+  'tool_server',
   'identity_provider',
   'frozen',
   'enablement',
