@@ -26,6 +26,7 @@ export const ID_PREFIXES = {
   identityProvider: 'idp',
   enforcementPoint: 'epc',
   freeze: 'frz',
+  proxy: 'prx',
 } as const
 
 export type Ids = {

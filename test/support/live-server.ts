@@ -10,6 +10,7 @@ import type { DEMO_CLIENTS } from '../../src/demo/idp/provider.ts'
 import type { DemoSecrets } from '../../src/demo/secrets.ts'
 import { startDemo } from '../../src/demo/start.ts'
 import { demoWebConfig } from '../../src/demo/world.ts'
+import { type Gateway, startGateway } from '../../src/gateway/gateway.ts'
 import { createApp } from '../../src/http/app.ts'
 import { createUserTokenVerifier } from '../../src/identity/login.ts'
 import { systemIds } from '../../src/ids.ts'
@@ -96,6 +97,9 @@ export type LiveServer = {
   readonly ctx: Ctx
   readonly app: ReturnType<typeof createApp>
   readonly secrets: DemoSecrets
+  readonly gateway: Gateway
+  /** AUTH_DECISION lines that were written; `gateway.flush` brings those under way. */
+  readonly lines: string[]
   /** What the server took for bugs. Empty, or the test has found one. */
   readonly bugs: { readonly error: unknown; readonly requestId: string | undefined }[]
   /** The server's clock: real time, and as far ahead as a test has moved it. Tokens of the provider live by real time. */
@@ -243,7 +247,14 @@ export async function serveLend(options: ServeOptions = {}): Promise<LiveServer>
   const ctx: Ctx = { db, clock, ids: systemIds, notify, publicUrl, stopping: stopping.signal }
   const keys = createKeyStore({ db, clock })
   const verifier = createUserTokenVerifier({ publicUrl, clock })
-  const app = createApp({ ctx, keys, verifier, ready: () => true, onBug, web: demoWebConfig() })
+  const lines: string[] = []
+  const gateway = startGateway({
+    ...{ ctx, keys, verifier, onBug },
+    write: (text) => lines.push(...text.trimEnd().split('\n')),
+    note: () => {},
+  })
+  const common = { ctx, keys, verifier, gateway }
+  const app = createApp({ ...common, ready: gateway.ready, onBug, web: demoWebConfig() })
   const demo = await startDemo({
     ctx,
     doorSecret: ctx.ids.secret(),
@@ -258,6 +269,7 @@ export async function serveLend(options: ServeOptions = {}): Promise<LiveServer>
     if (!demo.handle(req, res)) void listener(req, res)
   }
   const secrets = await secretsIn(db)
+  await gateway.caughtUp()
   const run: Running = { origin, publicUrl, ctx, app, secrets, bugs, clock }
   const known = knowing(run)
   const user = signingIn(run)
@@ -270,6 +282,8 @@ export async function serveLend(options: ServeOptions = {}): Promise<LiveServer>
   }
   return {
     ...run,
+    gateway,
+    lines,
     ...known,
     ...user,
     ...calls,
@@ -281,6 +295,7 @@ export async function serveLend(options: ServeOptions = {}): Promise<LiveServer>
       for (const server of servers) server.closeAllConnections()
       await Promise.all(servers.map((s) => new Promise((done) => s.close(done))))
       await jobs?.stop()
+      await gateway.stop()
       demo.stop()
       await notify.stop()
       await db.close()
