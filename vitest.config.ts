@@ -22,6 +22,7 @@ export default defineConfig({
       project('identity'),
       project('mcp'),
       project('enforce'),
+      project('gateway'),
       project('http'),
       project('demo'),
       project('db'),

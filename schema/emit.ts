@@ -1,5 +1,6 @@
 import { z } from 'zod'
 import { activityRecord } from './activity.ts'
+import { authDecision } from './auth-decision.ts'
 import { sessionClaimsSchema } from './claims.ts'
 import * as people from './people.ts'
 import * as templates from './templates.ts'
@@ -21,6 +22,7 @@ export function emitted(): ReadonlyMap<string, string> {
   }
   put('session-token-claims', sessionClaimsSchema, 'output')
   put('activity-record', activityRecord, 'output')
+  put('auth-decision', authDecision, 'output')
   put('people/problem', people.problem, 'output')
   put('people/me', people.me, 'output')
   put('people/session', people.session, 'output')

@@ -9,6 +9,7 @@ import { type Db, withRead } from './db/tx.ts'
 import { doorRoutes } from './demo/door.ts'
 import { startDemo } from './demo/start.ts'
 import { afterDemoSignIn, demoWebConfig } from './demo/world.ts'
+import { startGateway } from './gateway/gateway.ts'
 import { createApp } from './http/app.ts'
 import { createUserTokenVerifier } from './identity/login.ts'
 import { systemClock, systemIds } from './ids.ts'
@@ -22,6 +23,7 @@ import { openVault } from './vault.ts'
 /** The only place that reads the environment and wires the parts together. */
 
 const DRAIN_MILLIS_MAX = 10_000
+const KEPT_ALIVE_MILLIS = 75_000
 
 const log = createLog(process.env.LEND_LOG ?? 'info')
 
@@ -95,6 +97,12 @@ async function serveLoopback(make: () => Server, port: number): Promise<Server[]
   }
 }
 
+/** AUTH_DECISION lines go where the log goes, many at once. */
+const gatewaySays = {
+  write: (lines: string) => void process.stdout.write(lines),
+  note: (what: string, more: object) => log.warn(more, what),
+}
+
 async function main(): Promise<void> {
   const config = configFrom(process.env, process.cwd())
   const stage = stages()
@@ -118,13 +126,14 @@ async function main(): Promise<void> {
     vault: openVault(config),
   }
   const keys = createKeyStore({ db, clock: systemClock })
+  const verifier = createUserTokenVerifier({ publicUrl: config.publicUrl, clock: systemClock })
   let ready = false
   const signingKey = await checkpointKey(config.dataDir)
+  const gateway = startGateway({ ctx, keys, verifier, onBug, ...gatewaySays })
   const app = createApp({
-    ctx,
-    keys,
-    verifier: createUserTokenVerifier({ publicUrl: config.publicUrl, clock: systemClock }),
-    ready: () => ready,
+    ...{ ctx, keys, verifier, gateway },
+    // What was taken back must be known before anything is let through.
+    ready: () => ready && gateway.ready(),
     onBug,
     trustedKeys: await trustedKeys(config, signingKey),
     ...(config.demo ? { web: demoWebConfig(), afterSignIn: afterDemoSignIn } : {}),
@@ -146,11 +155,15 @@ async function main(): Promise<void> {
   const jobs = await startJobs(ctx, signingKey, onBug)
 
   const listener = getRequestListener(app.fetch)
-  const make = () =>
-    createServer((req, res) => {
+  const make = () => {
+    const server = createServer((req, res) => {
       if (demo?.handle(req, res)) return
       void listener(req, res)
     })
+    // Longer than any proxy keeps a connection idle: whoever takes up one that is just being closed is cut off.
+    server.keepAliveTimeout = KEPT_ALIVE_MILLIS
+    return server
+  }
   const servers = config.loopbackOnly ? await serveLoopback(make, config.port) : [make()]
   if (!config.loopbackOnly && servers[0]) await listen(servers[0], config.port, undefined)
   writeRunFile(config, {
@@ -173,7 +186,7 @@ async function main(): Promise<void> {
       draining.abort()
     },
     close: async () => {
-      await jobs.stop()
+      await Promise.all([jobs.stop(), gateway.stop()])
       removeRunFile(config)
       await notify.stop()
       await db.close()

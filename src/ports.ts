@@ -27,6 +27,7 @@ export const ID_PREFIXES = {
   enforcementPoint: 'epc',
   freeze: 'frz',
   toolServer: 'tsv',
+  proxy: 'prx',
 } as const
 
 export type Ids = {

@@ -486,3 +486,60 @@ export const installation = pgTable('installation', {
   name: text('name').primaryKey(),
   value: jsonb('value').notNull(),
 })
+
+export const endpoint = pgTable(
+  'endpoint',
+  {
+    serviceId: text('service_id').notNull(),
+    method: text('method').notNull(),
+    pattern: text('pattern').notNull(),
+    access: text('access').notNull(),
+  },
+  (t) => [primaryKey({ columns: [t.serviceId, t.method, t.pattern] })],
+)
+
+export const endpointPermission = pgTable(
+  'endpoint_permission',
+  {
+    serviceId: text('service_id').notNull(),
+    method: text('method').notNull(),
+    pattern: text('pattern').notNull(),
+    permissionId: text('permission_id').notNull(),
+  },
+  (t) => [primaryKey({ columns: [t.serviceId, t.method, t.pattern, t.permissionId] })],
+)
+
+export const gatewayProxy = pgTable('gateway_proxy', {
+  id: text('id').primaryKey(),
+  tenantId: text('tenant_id').notNull(),
+  name: text('name').notNull(),
+  secretHash: text('secret_hash').notNull(),
+  createdAt: timestamp('created_at', { withTimezone: true, precision: 3 }).notNull(),
+})
+
+export const gatewayMount = pgTable(
+  'gateway_mount',
+  {
+    tenantId: text('tenant_id').notNull(),
+    proxyId: text('proxy_id').notNull(),
+    prefix: text('prefix').notNull(),
+    serviceId: text('service_id').notNull(),
+  },
+  (t) => [primaryKey({ columns: [t.proxyId, t.prefix] })],
+)
+
+export const gatewayFeed = pgTable('gateway_feed', {
+  id: bigint('id', { mode: 'number' }).generatedAlwaysAsIdentity().primaryKey(),
+  xid: xid8('xid').notNull().default(sql`pg_current_xact_id()`),
+  tenantId: text('tenant_id').notNull(),
+  userId: text('user_id'),
+  topic: text('topic').notNull(),
+  data: jsonb('data').notNull(),
+  at: timestamp('at', { withTimezone: true, precision: 3 }).notNull(),
+})
+
+export const gatewayFeedTrimmed = pgTable('gateway_feed_trimmed', {
+  onlyRow: boolean('only_row').primaryKey().default(true),
+  xid: xid8('xid').notNull(),
+  id: bigint('id', { mode: 'number' }).notNull(),
+})

@@ -241,3 +241,31 @@ export const DEMO_PERMISSIONS: readonly DemoPermission[] = [
   ...MAIL,
   ...PLATFORM,
 ]
+
+export type DemoEndpoint = {
+  readonly service: DemoService
+  readonly method: 'GET' | 'POST'
+  readonly pattern: string
+  readonly access: 'OPEN' | 'AUTHENTICATED' | 'ACCESS_CONTROLLED'
+  readonly permissions?: readonly string[]
+}
+
+const READ = { access: 'ACCESS_CONTROLLED', permissions: ['accounts:read'] } as const
+const WRITE = { access: 'ACCESS_CONTROLLED', permissions: ['email-templates:write'] } as const
+
+/** What a gateway asks for before the services are reached. What objects and rows need, they ask for themselves. */
+export const DEMO_ENDPOINTS: readonly DemoEndpoint[] = [
+  { service: 'accounts', method: 'GET', pattern: '/health', access: 'OPEN' },
+  { service: 'accounts', method: 'GET', pattern: '/accounts', ...READ },
+  { service: 'accounts', method: 'GET', pattern: '/accounts/{id}', ...READ },
+  { service: 'accounts', method: 'GET', pattern: '/accounts/mine', access: 'AUTHENTICATED' },
+  { service: 'dashboards', method: 'GET', pattern: '/dashboards/{id}', access: 'AUTHENTICATED' },
+  {
+    service: 'contracts',
+    method: 'GET',
+    pattern: '/contracts/{id}/pricing',
+    access: 'AUTHENTICATED',
+  },
+  { service: 'mail', method: 'POST', pattern: '/templates', ...WRITE },
+  { service: 'mail', method: 'POST', pattern: '/send', access: 'AUTHENTICATED' },
+]

@@ -9,7 +9,7 @@ import { type Ctx, issuerOf, mcpUrlOf } from '../ports.ts'
 import { rotateKeys, SIGNING_ALGS } from '../tokens/keys.ts'
 import { demoFacts } from './facts.ts'
 import { signIn } from './idp/sign-in.ts'
-import { type DemoSecrets, secretOf } from './secrets.ts'
+import { type ClientKind, type DemoSecrets, secretOf } from './secrets.ts'
 import { DEMO_TENANTS } from './world.ts'
 
 export type DoorDeps = {
@@ -107,9 +107,8 @@ async function credentialsOf(
   const facts = isDemo ? await demoFacts(ctx, of.tenant) : null
   if (facts === null) return noTenant(of.tenant)
   // A client that an admin has added since has a secret that only its maker knows.
-  const known = (kind: 'agents' | 'enforcementPoints') =>
-    new Set(Object.keys(secrets[kind][of.tenant] ?? {}))
-  const secretFor = (kind: 'agents' | 'enforcementPoints', name: string) =>
+  const known = (kind: ClientKind) => new Set(Object.keys(secrets[kind]?.[of.tenant] ?? {}))
+  const secretFor = (kind: ClientKind, name: string) =>
     secretOf(secrets, { kind, tenant: of.tenant, name })
   const issuer = issuerOf(ctx, of.tenant)
   return done({
@@ -130,6 +129,9 @@ async function credentialsOf(
         client_secret: secretFor('enforcementPoints', name),
       })),
     resource_servers: facts.resourceServers,
+    proxies: facts.proxies
+      .filter(({ name }) => known('proxies').has(name))
+      .map(({ name, mounts }) => ({ name, mounts, secret: secretFor('proxies', name) })),
   })
 }
 

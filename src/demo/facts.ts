@@ -12,6 +12,7 @@ export type DemoFacts = {
     readonly templates: readonly string[]
   }[]
   readonly enforcementPoints: readonly { readonly id: string; readonly name: string }[]
+  readonly proxies: readonly { readonly name: string; readonly mounts: readonly string[] }[]
   readonly resourceServers: readonly {
     readonly resource: string
     readonly subject: 'session' | 'user'
@@ -34,11 +35,15 @@ export async function demoFacts(ctx: Ctx, slug: string): Promise<DemoFacts | nul
     const resourceServers = await tx.sql<{ resource: string; subject: 'session' | 'user' }>`
       select resource, subject from resource_server where tenant_id = ${tenant.id}
       order by created_at, id`
+    const proxies = await tx.sql<{ name: string; mounts: string[] }>`
+      select name, array(select prefix from gateway_mount m where m.proxy_id = p.id order by 1) as mounts
+      from gateway_proxy p where tenant_id = ${tenant.id} order by created_at, id`
     return {
       slug,
       users: Object.fromEntries(users.map((user) => [user.login, user.id])),
       agents,
       enforcementPoints,
+      proxies,
       resourceServers,
     }
   })

@@ -12,11 +12,14 @@ export type DemoSecrets = {
   readonly idp: DemoIdpSecrets
   readonly agents: ByClient
   readonly enforcementPoints: ByClient
+  readonly proxies: ByClient
 }
+
+export type ClientKind = 'agents' | 'enforcementPoints' | 'proxies'
 
 const secret = (): string => randomBytes(32).toString('base64url')
 
-const forEach = (of: 'agents' | 'enforcementPoints'): ByClient =>
+const forEach = (of: ClientKind): ByClient =>
   Object.fromEntries(
     DEMO_TENANTS.map((tenant) => [
       tenant.slug,
@@ -30,6 +33,7 @@ export async function newDemoSecrets(): Promise<DemoSecrets> {
     idp: await newDemoIdpSecrets(DEMO_TENANTS.map((tenant) => tenant.slug)),
     agents: forEach('agents'),
     enforcementPoints: forEach('enforcementPoints'),
+    proxies: forEach('proxies'),
   }
 }
 
@@ -39,9 +43,9 @@ export async function newDemoSecrets(): Promise<DemoSecrets> {
  */
 export function secretOf(
   secrets: DemoSecrets,
-  of: { readonly kind: 'agents' | 'enforcementPoints'; readonly tenant: string; name: string },
+  of: { readonly kind: ClientKind; readonly tenant: string; name: string },
 ): string {
-  const found = secrets[of.kind][of.tenant]?.[of.name]
+  const found = secrets[of.kind]?.[of.tenant]?.[of.name]
   if (found === undefined)
     throw new Error(`the demo has no secret for ${of.name} of ${of.tenant}: remove LEND_DATA`)
   return found

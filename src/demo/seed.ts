@@ -6,9 +6,9 @@ import type { Ctx } from '../ports.ts'
 import { issuerOf } from '../ports.ts'
 import { hashSecret } from '../tokens/client-auth.ts'
 import { createTenantKeys } from '../tokens/keys.ts'
-import { DEMO_PERMISSIONS, DEMO_SERVICES } from './catalog.ts'
+import { DEMO_ENDPOINTS, DEMO_PERMISSIONS, DEMO_SERVICES } from './catalog.ts'
 import { DEMO_CLIENTS, demoIssuerOf } from './idp/provider.ts'
-import { type DemoSecrets, newDemoSecrets, secretOf } from './secrets.ts'
+import { type ClientKind, type DemoSecrets, newDemoSecrets, secretOf } from './secrets.ts'
 import {
   ACCOUNT_MANAGER_ACCESS,
   ACCOUNT_MANAGER_MASK,
@@ -84,6 +84,7 @@ export async function seedDemo(
     for (const tenant of DEMO_TENANTS) {
       await seedAccess(seeding, tenant)
       await seedClients(seeding, tenant)
+      await seedProxies(seeding, tenant)
     }
     await seedRecords(seeding)
     return { seeded: true }
@@ -132,6 +133,27 @@ async function seedCatalog({ tx, now }: Seeding): Promise<void> {
         ${p.data === undefined ? null : json(p.data)}::text::jsonb,
         ${p.asset === undefined ? null : json(p.asset)}::text::jsonb,
         ${p.tool === undefined ? null : json(p.tool)}::text::jsonb, ${versions.get(p.service) ?? 0})`
+  }
+  for (const { service, method, pattern, access, permissions = [] } of DEMO_ENDPOINTS) {
+    await tx.sql`insert into endpoint (service_id, method, pattern, access)
+      values (${service}, ${method}, ${pattern}, ${access})`
+    for (const permission of permissions)
+      await tx.sql`insert into endpoint_permission (service_id, method, pattern, permission_id)
+        values (${service}, ${method}, ${pattern}, ${permission})`
+  }
+}
+
+async function seedProxies(s: Seeding, tenant: DemoTenantData): Promise<void> {
+  const { tx, ctx, now } = s
+  const tenantId = idIn(s.tenants, tenant.slug)
+  for (const { name, mounts } of tenant.proxies) {
+    const id = ctx.ids.id('proxy')
+    const hash = hashSecret(secretOf(s.secrets, { kind: 'proxies', tenant: tenant.slug, name }))
+    await tx.sql`insert into gateway_proxy (id, tenant_id, name, secret_hash, created_at)
+      values (${id}, ${tenantId}, ${name}, ${hash}, to_timestamp(${now}::float8))`
+    for (const [prefix, service] of Object.entries(mounts))
+      await tx.sql`insert into gateway_mount (tenant_id, proxy_id, prefix, service_id)
+        values (${tenantId}, ${id}, ${prefix}, ${service})`
   }
 }
 
@@ -194,7 +216,7 @@ async function seedManagers(s: Seeding, tenant: DemoTenantData): Promise<void> {
 async function seedClients(s: Seeding, tenant: DemoTenantData): Promise<void> {
   const { tx, ctx, now, secrets } = s
   const tenantId = idIn(s.tenants, tenant.slug)
-  const hashOf = (kind: 'agents' | 'enforcementPoints', name: string) =>
+  const hashOf = (kind: ClientKind, name: string) =>
     hashSecret(secretOf(secrets, { kind, tenant: tenant.slug, name }))
   for (const agent of tenant.agents) {
     const templates = agent.templates.map((name) => idIn(s.templates, name))

@@ -1,5 +1,6 @@
 import { LIMITS } from '../core/limits.ts'
 import type { Item, Limits, Mode } from '../core/vocabulary.ts'
+import type { DemoService } from './catalog.ts'
 
 /**
  * The demo world of SPEC section 12 as data: its tenants and people, the templates that studio
@@ -43,6 +44,11 @@ export type DemoTenantData = {
     readonly services: readonly string[]
   }[]
   readonly resourceServers: readonly DemoResourceServerData[]
+  /** Reverse proxies that ask forward-auth, and below which path each exposes which service. */
+  readonly proxies: readonly {
+    readonly name: string
+    readonly mounts: Readonly<Record<string, DemoService>>
+  }[]
 }
 
 export type DemoResourceServerData = {
@@ -81,6 +87,18 @@ const RESOURCE_SERVERS: readonly DemoResourceServerData[] = [
   { path: '/demo/reports', name: 'Reports', services: ['accounts'], subject: 'user' },
 ]
 
+const PROXIES: DemoTenantData['proxies'] = [
+  {
+    name: 'Demo gateway',
+    mounts: {
+      '/demo/accounts': 'accounts',
+      '/demo/dashboards': 'dashboards',
+      '/demo/contracts': 'contracts',
+      '/demo/mail': 'mail',
+    },
+  },
+]
+
 const RENEWAL_ASSISTANT: DemoAgentData = {
   name: 'Renewal assistant',
   appClients: ['renewal-app'],
@@ -115,6 +133,7 @@ export const DEMO_TENANTS: readonly DemoTenantData[] = [
     ],
     enforcementPoints: [{ name: DEMO_SERVICES_POINT, services: EVERY_SERVICE }],
     resourceServers: RESOURCE_SERVERS,
+    proxies: PROXIES,
   },
   {
     slug: 'globex',
@@ -133,6 +152,7 @@ export const DEMO_TENANTS: readonly DemoTenantData[] = [
     ],
     enforcementPoints: [{ name: DEMO_SERVICES_POINT, services: EVERY_SERVICE }],
     resourceServers: RESOURCE_SERVERS,
+    proxies: PROXIES,
   },
   {
     slug: 'studio',
@@ -150,6 +170,7 @@ export const DEMO_TENANTS: readonly DemoTenantData[] = [
       services: [service],
     })),
     resourceServers: [],
+    proxies: [],
   },
 ]
 

@@ -16,7 +16,9 @@ export function startPeriodic(of: {
   readonly everyMillis: number
   readonly onBug: (error: unknown) => void
   readonly subscribe?: (woken: () => void) => () => void
+  readonly gapMillis?: number
 }): Job {
+  const gapMillis = of.gapMillis ?? GAP_MILLIS
   let stopped = false
   let timer: NodeJS.Timeout | undefined
   let running: Promise<void> | null = null
@@ -39,11 +41,11 @@ export function startPeriodic(of: {
     kicked = false
     running = once().finally(() => {
       running = null
-      schedule(kicked ? GAP_MILLIS : of.everyMillis)
+      schedule(kicked ? gapMillis : of.everyMillis)
     })
   }
   const unsubscribe = of.subscribe?.(() => {
-    if (running === null && !kicked) schedule(GAP_MILLIS)
+    if (running === null && !kicked) schedule(gapMillis)
     kicked = true
   })
   schedule(0)

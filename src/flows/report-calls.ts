@@ -21,7 +21,12 @@ export type ReportedCall = {
   /** Seconds. */
   readonly at: number
   readonly sessionId: string
-  readonly permission: string
+  /** Absent: what was called asks only for a token. */
+  readonly permission?: string | undefined
+  /** Whose endpoint it was, from one who knows; else it is the permission's. */
+  readonly service?: string | undefined
+  /** Like calls of one batch are one record that says how many; the first was at `at`. */
+  readonly count?: number | undefined
   readonly resource?: string | undefined
   readonly grantId?: string | undefined
   readonly outcome: 'allowed' | 'denied'
@@ -52,6 +57,9 @@ export type Reported = {
 const OLD_SECONDS_MAX = 7 * 24 * 3600
 const AHEAD_SECONDS_MAX = 300
 
+const callsIn = (calls: readonly ReportedCall[]): number =>
+  calls.reduce((sum, call) => sum + (call.count ?? 1), 0)
+
 const digestOf = (value: unknown): string =>
   createHash('sha256').update(canonicalJson(value)).digest('base64url')
 
@@ -71,14 +79,15 @@ export async function reportCalls(
     sessions: await calledSessions(tx, { tenantId, ids: report.calls.map((c) => c.sessionId) }),
     services: await servicesOf(
       tx,
-      report.calls.map((c) => c.permission),
+      report.calls.flatMap((c) => c.permission ?? []),
     ),
   }))
   const rootOf = new Map<string, SessionId>(sessions.map((s) => [s.id, s.rootId]))
   const trees = new Map<SessionId, ReportedCall[]>()
   for (const call of report.calls) {
     const root = rootOf.get(call.sessionId)
-    const mine = caller.services.includes(services.get(call.permission) ?? '')
+    const service = call.service ?? services.get(call.permission ?? '')
+    const mine = service !== undefined && caller.services.includes(service)
     const inTime = call.at >= now - OLD_SECONDS_MAX && call.at <= now + AHEAD_SECONDS_MAX
     if (root === undefined || !mine || !inTime) continue
     const list = trees.get(root) ?? []
@@ -88,9 +97,9 @@ export async function reportCalls(
   let recorded = 0
   for (const [rootId, calls] of trees) {
     await recordTree(ctx, caller, { rootId, calls, key: report.key, now })
-    recorded += calls.length
+    recorded += callsIn(calls)
   }
-  const refused = report.calls.length - recorded
+  const refused = callsIn(report.calls) - recorded
   await countOthers(ctx, caller, { report, refused, now })
   if (recorded > 0) ctx.notify.kick()
   return { recorded, refused, lost: report.lost }
@@ -120,8 +129,10 @@ async function recordTree(ctx: Ctx, caller: EnforcementCaller, of: TreeCalls): P
       if (subject === undefined) continue
       journal.session(subject, call.outcome === 'allowed' ? 'call.allowed' : 'call.denied', {
         permission: call.permission,
+        service: call.service,
         resource: call.resource,
         target: call.target,
+        calls: call.count,
         grant_id: call.grantId,
         reason: call.reason,
         called_at: new Date(call.at * 1000).toISOString(),
@@ -137,14 +148,15 @@ async function recordTree(ctx: Ctx, caller: EnforcementCaller, of: TreeCalls): P
 function usesOf(calls: readonly ReportedCall[]): readonly GrantUse[] {
   const uses = new Map<string, GrantUse>()
   for (const call of calls) {
-    if (call.outcome !== 'allowed' || call.grantId === undefined) continue
+    if (call.outcome !== 'allowed') continue
+    if (call.grantId === undefined || call.permission === undefined) continue
     const key = `${call.sessionId} ${call.permission} ${call.grantId}`
     const before = uses.get(key)
     uses.set(key, {
       grantId: call.grantId as GrantId,
       sessionId: call.sessionId as SessionId,
       permission: call.permission,
-      uses: (before?.uses ?? 0) + 1,
+      uses: (before?.uses ?? 0) + (call.count ?? 1),
       lastAt: Math.max(before?.lastAt ?? 0, call.at),
     })
   }

@@ -1,6 +1,7 @@
 import { Journal } from '../db/activity.ts'
 import { sweepBrowserSessions } from '../db/browser-sessions.ts'
 import { endSubtree, expirePrompts } from '../db/endings.ts'
+import { deleteOldGatewayFeed } from '../db/gateway.ts'
 import {
   type DueTree,
   deleteOldAssertions,
@@ -80,6 +81,7 @@ export async function sweep(ctx: Ctx): Promise<Swept> {
     await deleteOldAssertions(tx, { ...old, before: now }),
     await deletePassedFeed(tx, old),
     await sweepBrowserSessions(tx, now),
+    await deleteOldGatewayFeed(tx, old),
   ])
   if (failures.length > 0)
     throw new AggregateError(failures, `the sweep failed in ${failures.length} session trees`)

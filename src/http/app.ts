@@ -2,6 +2,7 @@ import { type Context, Hono } from 'hono'
 import type { TenantRef } from '../callers.ts'
 import { findTenant } from '../db/tenants.ts'
 import { withRead } from '../db/tx.ts'
+import type { Gateway } from '../gateway/gateway.ts'
 import { userCallerFrom } from '../identity/people.ts'
 import { createMcpEndpoint } from '../mcp/endpoint.ts'
 import { iamTools } from '../mcp/iam-tools.ts'
@@ -14,6 +15,7 @@ import { browserRoutes, type WebConfig } from './browser/routes.ts'
 import { browserUserFrom } from './browser/sign-in.ts'
 import { enforceRoutes } from './enforce.ts'
 import { enforceDataRoutes } from './enforce-data.ts'
+import { forwardAuthRoutes } from './forward-auth.ts'
 import { resourceMetadata, serverMetadata, toolGatewayMetadata } from './metadata.ts'
 import {
   agentCallerFrom,
@@ -36,6 +38,8 @@ export type AppDeps = OAuthDeps & {
   readonly afterSignIn?: (tenant: TenantRef, returnTo: string) => string
   /** Bounds of what tool servers may do; the gateway's own by default. */
   readonly toolGateway?: ToolGatewayLimits
+  /** Absent: nothing is asked by proxies here. */
+  readonly gateway?: Pick<Gateway, 'check'>
   /** Whether this instance may take traffic. */
   readonly ready: () => boolean
   readonly onBug: (error: unknown, requestId: string) => void
@@ -121,6 +125,8 @@ function toolGatewayRoutes(app: Hono<Env>, deps: AppDeps): void {
 /** All of Lend's own routes. `ready` is false while starting and while draining. */
 export function createApp(deps: AppDeps): Hono<Env> {
   const app = new Hono<Env>()
+  // Before all that follows: it answers by itself, from memory.
+  if (deps.gateway !== undefined) app.route('/', forwardAuthRoutes(deps.gateway))
   const find = tenantFinder(deps)
   const named = async (c: Context<Env>, next: () => Promise<void>) => {
     const tenant = await find(c.req.param('tenant') ?? '')

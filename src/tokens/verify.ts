@@ -76,7 +76,7 @@ export function signatureHolds(
  * nothing (I19).
  */
 export async function verifySessionToken(
-  keys: KeyStore,
+  keys: Pick<KeyStore, 'verifierKeys'>,
   input: {
     readonly token: string
     readonly tenant: TenantRef

@@ -117,6 +117,13 @@ test('credentials are the installation’s, in the shape that is promised', asyn
       resource: `http://localhost:4000/demo/${name}`,
       subject: name === 'reports' ? 'user' : 'session',
     })),
+    proxies: [
+      {
+        name: 'Demo gateway',
+        mounts: ['/demo/accounts', '/demo/contracts', '/demo/dashboards', '/demo/mail'],
+        secret: secrets.proxies.acme?.['Demo gateway'],
+      },
+    ],
   })
 })
 

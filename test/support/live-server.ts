@@ -10,6 +10,7 @@ import type { DEMO_CLIENTS } from '../../src/demo/idp/provider.ts'
 import type { DemoSecrets } from '../../src/demo/secrets.ts'
 import { startDemo } from '../../src/demo/start.ts'
 import { demoWebConfig } from '../../src/demo/world.ts'
+import { type Gateway, startGateway } from '../../src/gateway/gateway.ts'
 import { createApp } from '../../src/http/app.ts'
 import { createUserTokenVerifier } from '../../src/identity/login.ts'
 import { systemIds } from '../../src/ids.ts'
@@ -102,6 +103,9 @@ export type LiveServer = {
   readonly ctx: Ctx
   readonly app: ReturnType<typeof createApp>
   readonly secrets: DemoSecrets
+  readonly gateway: Gateway
+  /** AUTH_DECISION lines that were written; `gateway.flush` brings those under way. */
+  readonly lines: string[]
   /** What the server took for bugs. Empty, or the test has found one. */
   readonly bugs: { readonly error: unknown; readonly requestId: string | undefined }[]
   /** The server's clock: real time, and as far ahead as a test has moved it. Tokens of the provider live by real time. */
@@ -258,11 +262,16 @@ export async function serveLend(options: ServeOptions = {}): Promise<LiveServer>
   }
   const keys = createKeyStore({ db, clock })
   const verifier = createUserTokenVerifier({ publicUrl, clock })
+  const lines: string[] = []
+  const gateway = startGateway({
+    ...{ ctx, keys, verifier, onBug },
+    write: (text) => lines.push(...text.trimEnd().split('\n')),
+    note: () => {},
+  })
+  const common = { ctx, keys, verifier, gateway }
   const app = createApp({
-    ctx,
-    keys,
-    verifier,
-    ready: () => true,
+    ...common,
+    ready: gateway.ready,
     onBug,
     web: demoWebConfig(),
     ...(options.toolGateway === undefined ? {} : { toolGateway: options.toolGateway }),
@@ -281,6 +290,7 @@ export async function serveLend(options: ServeOptions = {}): Promise<LiveServer>
     if (!demo.handle(req, res)) void listener(req, res)
   }
   const secrets = await secretsIn(db)
+  await gateway.caughtUp()
   const run: Running = { origin, publicUrl, ctx, app, secrets, bugs, clock }
   const known = knowing(run)
   const user = signingIn(run)
@@ -293,6 +303,8 @@ export async function serveLend(options: ServeOptions = {}): Promise<LiveServer>
   }
   return {
     ...run,
+    gateway,
+    lines,
     ...known,
     ...user,
     ...calls,
@@ -304,6 +316,7 @@ export async function serveLend(options: ServeOptions = {}): Promise<LiveServer>
       for (const server of servers) server.closeAllConnections()
       await Promise.all(servers.map((s) => new Promise((done) => s.close(done))))
       await jobs?.stop()
+      await gateway.stop()
       demo.stop()
       await notify.stop()
       await db.close()

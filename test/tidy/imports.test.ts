@@ -127,6 +127,7 @@ const ROOMS: Readonly<Record<string, Room>> = {
       'src/db',
       'src/fault.ts',
       'src/flows',
+      'src/gateway',
       'src/identity',
       'src/mcp',
       'src/ports.ts',
@@ -135,7 +136,7 @@ const ROOMS: Readonly<Record<string, Room>> = {
       'schema',
     ],
     types: ['src/callers.ts'],
-    packages: ['hono', '@hono/zod-openapi', 'zod', 'node:buffer', 'node:crypto'],
+    packages: ['hono', '@hono/zod-openapi', 'zod', 'node:buffer', 'node:crypto', 'node:http'],
   },
   // The People API never sees a token's inside or the tools; it shares how bad arguments are named.
   'src/http/people': {
@@ -168,6 +169,13 @@ const ROOMS: Readonly<Record<string, Room>> = {
     ],
     types: ['src/callers.ts'],
     packages: ['hono', 'zod', 'node:crypto', 'node:fs', 'node:path', 'node:url'],
+  },
+
+  // Decides for reverse proxies from memory. What it holds comes from db; what it found goes to flows.
+  'src/gateway': {
+    rooms: ['src/core', 'src/db', 'src/flows', 'src/ports.ts', 'src/tokens', 'schema'],
+    types: ['src/callers.ts', 'src/identity'],
+    packages: ['node:crypto'],
   },
 
   // What a resource server installs: it must stay small, and know nothing of the server.
@@ -269,6 +277,7 @@ const ROOMS: Readonly<Record<string, Room>> = {
       'src/cli/run-file.ts',
       'src/db',
       'src/demo',
+      'src/gateway',
       'src/http',
       'src/identity',
       'src/tokens',

@@ -1,0 +1,190 @@
+import { readGateway } from '../db/gateway.ts'
+import { withTx } from '../db/tx.ts'
+import { startPeriodic } from '../flows/periodic.ts'
+import type { UserTokenVerifier } from '../identity/login.ts'
+import type { Ctx } from '../ports.ts'
+import type { KeyStore } from '../tokens/keys.ts'
+import { createCalls } from './calls.ts'
+import { type Answered, type Asked, type CheckOn, createCheck } from './check.ts'
+import { createFollower } from './follow.ts'
+import { createFrequent } from './frequent.ts'
+import { createTokens } from './identity.ts'
+import { createLines, type Write } from './lines.ts'
+import { createPeople } from './people.ts'
+import { createRevocations } from './revocations.ts'
+import { type Snapshot, snapshotOf } from './snapshot.ts'
+
+export type { Answered, Asked } from './check.ts'
+
+const ROUTES_MAX = 10_000
+/** A look at the feed without a kick: kicks can be lost. */
+const FOLLOW_EVERY_MILLIS = 500
+/** Kicks that come together are one look. */
+const KICK_GAP_MILLIS = 5
+/** Metadata is read anew this long after the first change that was heard of, however many follow. */
+const REFRESH_DEBOUNCE_MILLIS = 200
+/** The safety net; also how long a key that was dropped may still verify. */
+const REFRESH_EVERY_MILLIS = 15_000
+/** Without news for so long, this instance no longer knows what was taken back, and allows nothing (I19). */
+export const STALE_MILLIS_MAX = 60_000
+
+export type Gateway = {
+  readonly check: (asked: Asked) => Answered | Promise<Answered>
+  /** Warm: endpoints and what was taken back have been read. Once true it stays so. */
+  readonly ready: () => boolean
+  /** Resolves once everything committed before the call is known here. */
+  readonly caughtUp: () => Promise<void>
+  readonly counts: () => {
+    readonly decisions: number
+    /** Decided by name, since the token had been read under an older registry. */
+    readonly byNames: number
+    readonly callsLost: number
+    readonly resyncs: number
+    readonly revoked: number
+  }
+  /** Writes the lines and records that wait. */
+  readonly flush: () => Promise<void>
+  /** Writes the last of them. */
+  readonly stop: () => Promise<void>
+}
+
+export type GatewayOn = {
+  readonly ctx: Ctx
+  readonly keys: KeyStore
+  readonly verifier: UserTokenVerifier
+  /** Where AUTH_DECISION lines go. */
+  readonly write: Write
+  /** What an operator should hear once: that a refresh fails, that it works again, that records were lost. */
+  readonly note: (what: string, more: object) => void
+  readonly onBug: (error: unknown, requestId?: string) => void
+}
+
+/** Says a thing when it begins and when it is over, not each time in between. */
+function outage(on: GatewayOn, what: string) {
+  let failing = false
+  return {
+    failed: (error: unknown): void => {
+      if (failing) return
+      failing = true
+      on.note(`${what} fails; what was read before stays in use`, {})
+      on.onBug(error)
+    },
+    worked: (): void => {
+      if (failing) on.note(`${what} works again`, {})
+      failing = false
+    },
+  }
+}
+
+/** What endpoints ask for, held in memory. A failed refresh keeps the old. */
+function createMetadata(on: GatewayOn, onNew: () => void) {
+  const state = outage(on, 'reading the gateway’s metadata')
+  let snapshot: Snapshot | null = null
+  let debounce: NodeJS.Timeout | undefined
+  const refresh = async (): Promise<void> => {
+    try {
+      const rows = await withTx(on.ctx.db, 'read_gateway', readGateway)
+      snapshot = snapshotOf(rows)
+      onNew()
+      state.worked()
+    } catch (error) {
+      state.failed(error)
+    }
+  }
+  return {
+    current: () => snapshot,
+    refresh,
+    soon: (): void => {
+      debounce ??= setTimeout(() => {
+        debounce = undefined
+        void refresh()
+      }, REFRESH_DEBOUNCE_MILLIS)
+      debounce.unref()
+    },
+    stop: () => clearTimeout(debounce),
+  }
+}
+
+/** Starts a process's gateway: it warms up by itself, and again and again until it can. */
+export function startGateway(on: GatewayOn): Gateway {
+  const { ctx } = on
+  const routes: CheckOn['routes'] = createFrequent(ROUTES_MAX)
+  const people = createPeople(ctx)
+  const revocations = createRevocations()
+  const metadata = createMetadata(on, () => {
+    routes.clear()
+    people.clear()
+  })
+  const follower = createFollower({
+    ctx,
+    revocations,
+    onPerson: people.forget,
+    onMetadata: metadata.soon,
+    onResync: people.clear,
+  })
+  const following = outage(on, 'following what was taken back')
+  const calls = createCalls(ctx, on.onBug)
+  const lines = createLines(on.write)
+  const counted = { names: 0, decisions: 0 }
+  const isFresh = (): boolean => {
+    const at = follower.freshAt()
+    return at !== null && ctx.clock.now() - at < STALE_MILLIS_MAX
+  }
+  const follow = async (): Promise<void> => {
+    try {
+      await follower.catchUp()
+      following.worked()
+    } catch (error) {
+      following.failed(error)
+    }
+  }
+  const jobs = [
+    startPeriodic({
+      run: follow,
+      everyMillis: FOLLOW_EVERY_MILLIS,
+      gapMillis: KICK_GAP_MILLIS,
+      onBug: on.onBug,
+      subscribe: ctx.notify.subscribe,
+    }),
+    startPeriodic({
+      run: metadata.refresh,
+      everyMillis: REFRESH_EVERY_MILLIS,
+      onBug: on.onBug,
+    }),
+  ]
+  const check = createCheck({
+    ctx,
+    snapshot: () => (follower.freshAt() === null ? null : metadata.current()),
+    isFresh,
+    routes,
+    tokens: createTokens(on),
+    ...{ people, revocations, calls, lines, counted },
+    onBug: on.onBug,
+  })
+  return {
+    check,
+    ready: () => follower.freshAt() !== null && metadata.current() !== null,
+    caughtUp: async () => {
+      await follower.catchUp()
+      await metadata.refresh()
+    },
+    counts: () => ({
+      decisions: counted.decisions,
+      byNames: counted.names,
+      callsLost: calls.lost(),
+      resyncs: follower.resyncs(),
+      revoked: revocations.size(),
+    }),
+    flush: async () => {
+      lines.flush()
+      await calls.flush()
+    },
+    stop: async () => {
+      await Promise.all(jobs.map((job) => job.stop()))
+      metadata.stop()
+      const lost = await calls.stop()
+      if (lost > 0) on.note('call records could not be written', { lost })
+      lines.flush()
+    },
+  }
+}
