@@ -103,6 +103,28 @@ const gatewaySays = {
   note: (what: string, more: object) => log.warn(more, what),
 }
 
+const serverOf =
+  (
+    listener: ReturnType<typeof getRequestListener>,
+    demo: Awaited<ReturnType<typeof startDemo>> | null,
+  ) =>
+  (): Server => {
+    const server = createServer((req, res) => {
+      if (demo?.handle(req, res)) return
+      void listener(req, res)
+    })
+    // Longer than any proxy keeps a connection idle: whoever takes up one that is just being closed is cut off.
+    server.keepAliveTimeout = KEPT_ALIVE_MILLIS
+    return server
+  }
+
+async function serve(config: Config, make: () => Server): Promise<readonly Server[]> {
+  if (config.loopbackOnly) return serveLoopback(make, config.port)
+  const server = make()
+  await listen(server, config.port, undefined)
+  return [server]
+}
+
 async function main(): Promise<void> {
   const config = configFrom(process.env, process.cwd())
   const stage = stages()
@@ -154,18 +176,7 @@ async function main(): Promise<void> {
   if (demo) stage('demo world ready')
   const jobs = await startJobs(ctx, signingKey, onBug)
 
-  const listener = getRequestListener(app.fetch)
-  const make = () => {
-    const server = createServer((req, res) => {
-      if (demo?.handle(req, res)) return
-      void listener(req, res)
-    })
-    // Longer than any proxy keeps a connection idle: whoever takes up one that is just being closed is cut off.
-    server.keepAliveTimeout = KEPT_ALIVE_MILLIS
-    return server
-  }
-  const servers = config.loopbackOnly ? await serveLoopback(make, config.port) : [make()]
-  if (!config.loopbackOnly && servers[0]) await listen(servers[0], config.port, undefined)
+  const servers = await serve(config, serverOf(getRequestListener(app.fetch), demo))
   writeRunFile(config, {
     secret: doorSecret,
     pid: process.pid,
