@@ -4,6 +4,7 @@ import type { AppTenant } from '../app/config.ts'
 import { createAgentApp } from '../app/start.ts'
 import { json, withTx } from '../db/tx.ts'
 import type { Ctx } from '../ports.ts'
+import { accountsTable } from './accounts-table.ts'
 import { doorRoutes } from './door.ts'
 import { demoFacts } from './facts.ts'
 import { DEMO_CLIENTS, demoIssuerOf } from './idp/provider.ts'
@@ -60,7 +61,8 @@ export async function startDemo(of: {
     onError: onBug,
   })
   app.route('/', doorRoutes({ ctx, secrets, secret: doorSecret }))
-  app.route('/', await createDemoServices({ ctx, secrets }))
+  const accounts = await accountsTable(ctx)
+  app.route('/', await createDemoServices({ ctx, secrets, accounts }))
   const agentApp = await createAgentApp({
     publicUrl,
     tenants: await appTenants(ctx, secrets),

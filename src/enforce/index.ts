@@ -1,11 +1,12 @@
 import { canonicalResource, patternCovers } from '../core/resource.ts'
-import { basic, connect, type Denial } from './connection.ts'
+import { asking, type DataPart, type DataShown, type Item, rowShown } from './ask.ts'
+import { basic, connect, type Denial, type Read } from './connection.ts'
 import { matches, shownBy } from './filter.ts'
 import { type Call, createReporter, type Reporter } from './report.ts'
 import { type HeldGrant, type TokenFacts, tenantOf } from './token.ts'
 
-export type { Call, Denial, HeldGrant, TokenFacts }
-export { matches, shownBy }
+export type { Call, DataPart, DataShown, Denial, HeldGrant, TokenFacts }
+export { matches, rowShown, shownBy }
 
 /**
  * `lend/enforce`: how a resource server checks the tokens of agents by itself. It needs nothing of
@@ -64,12 +65,36 @@ export type Verdict = {
    */
   readonly grants: readonly HeldGrant[]
   /** What the agent would ask for with `iam.request_access`. */
-  readonly ask: { readonly permission: string; readonly resource?: string }
+  readonly ask: Item
+  /** False: asking would be refused outright, as far as Lend says. Absent: nobody said. */
+  readonly askable?: boolean
 }
+
+/** What a session shows of one entity. Allowed with no parts: it holds something, and its user is kept from all of it. */
+export type DataVerdict = DataShown &
+  Pick<Verdict, 'allowed' | 'reason' | 'status' | 'session' | 'agent' | 'user'> & {
+    /** What could be asked for, when nothing is held. */
+    readonly ask: readonly Item[]
+  }
 
 export type Enforcer = {
   /** Never throws. `token` is the bare token, without `Bearer`. */
   readonly check: (token: string | null | undefined, wanted: Wanted) => Promise<Verdict>
+  /**
+   * One object, asked of Lend live: the session holds it and its user has it now. Needs credentials; never throws.
+   */
+  readonly asset: (
+    token: string | null | undefined,
+    wanted: { readonly permission: string; readonly resource: string },
+  ) => Promise<Verdict>
+  /**
+   * Which rows and fields of an entity the session shows, asked of Lend live. Without a grant there are no parts, and so no rows.
+   * Needs credentials; never throws.
+   */
+  readonly data: (
+    token: string | null | undefined,
+    wanted: { readonly entity: string; readonly action: 'read' | 'write' | 'admin' },
+  ) => Promise<DataVerdict>
   /**
    * Queues the record of a call; it is sent in the background. Throws if there are no credentials
    * to send it with.
@@ -151,17 +176,61 @@ export function createEnforcer(options: EnforcerOptions): Enforcer {
   const { issuer, introspect, fetch = globalThis.fetch, now = Date.now } = options
   const lend = connect({ ...options, fetch, now })
 
+  const live = asking({ issuer, credentials: introspect, fetch })
+
+  async function factsOf(token: string | null | undefined): Promise<Read> {
+    if (token === null || token === undefined || token === '') return { denied: 'token_missing' }
+    return token.length > TOKEN_CHARACTERS_MAX ? { denied: 'token_invalid' } : lend.offline(token)
+  }
+
+  const asset: Enforcer['asset'] = async (token, { permission, resource: given }) => {
+    const canonical = canonicalResource(given)
+    const resource = canonical.ok ? canonical.value : given
+    const verdict = verdictOn({ permission, resource })
+    const read = await factsOf(token)
+    if ('denied' in read) return verdict(read.denied, null)
+    if (!canonical.ok || resource.endsWith('/*')) return verdict('resource_invalid', read.facts)
+    const said = await live.asset(token ?? '', read.facts, { permission, resource })
+    return 'denied' in said
+      ? { ...verdict(said.denied, read.facts), askable: said.askable }
+      : verdict('granted', read.facts, [said.grant])
+  }
+
+  const data: Enforcer['data'] = async (token, wanted) => {
+    const answer = (
+      reason: Verdict['reason'],
+      facts: TokenFacts | null,
+      more: Partial<DataVerdict> = {},
+    ): DataVerdict => ({
+      allowed: reason === 'granted',
+      reason,
+      status: STATUS[reason],
+      session: facts?.session ?? null,
+      agent: facts?.agent ?? null,
+      user: facts?.user ?? null,
+      parts: [],
+      masked: [],
+      blocked: [],
+      ask: [],
+      ...more,
+    })
+    const read = await factsOf(token)
+    if ('denied' in read) return answer(read.denied, null)
+    const said = await live.data(token ?? '', read.facts, wanted)
+    return 'denied' in said
+      ? answer(said.denied, read.facts, { ask: said.ask })
+      : answer('granted', read.facts, said.shown)
+  }
+
   async function check(token: string | null | undefined, wanted: Wanted): Promise<Verdict> {
     const { permission } = wanted
     const canonical = wanted.resource === undefined ? undefined : canonicalResource(wanted.resource)
     const resource = canonical?.ok ? canonical.value : wanted.resource
     const verdict = verdictOn({ permission, ...(resource === undefined ? {} : { resource }) })
-    if (token === null || token === undefined || token === '') return verdict('token_missing', null)
-    if (token.length > TOKEN_CHARACTERS_MAX) return verdict('token_invalid', null)
-    const read = await lend.offline(token)
+    const read = await factsOf(token)
     if ('denied' in read) return verdict(read.denied, null)
     if (canonical?.ok === false) return verdict('resource_invalid', read.facts)
-    const current = await lend.live(token, read.facts)
+    const current = await lend.live(token ?? '', read.facts)
     if ('denied' in current) return verdict(current.denied, read.facts)
     const found = allowing(current.facts.grants, wanted, resource)
     return 'denied' in found
@@ -180,6 +249,8 @@ export function createEnforcer(options: EnforcerOptions): Enforcer {
         })
   return {
     check,
+    asset,
+    data,
     report: reporter.report,
     flush: reporter.flush,
     close: reporter.close,

@@ -98,12 +98,6 @@ describe('a session that holds nothing is told what to ask for', () => {
       undefined,
     ],
     [
-      'dashboards',
-      '/dashboards/there-is-none',
-      { permission: 'dashboard:view', resource: 'dashboard/there-is-none' },
-      undefined,
-    ],
-    [
       'contracts',
       '/contracts/ctr-emea-1/pricing',
       { permission: 'contracts.fields:pricing' },
@@ -126,6 +120,13 @@ describe('a session that holds nothing is told what to ask for', () => {
       },
     })
   })
+})
+
+test('what the user does not have is not held out as something to ask for', async () => {
+  const session = await borrowed('maya', [])
+  const called = await session.call('dashboards', '/dashboards/there-is-none')
+  expect(called).toMatchObject({ status: 403, body: { reason: 'not_granted' } })
+  expect(called.body).not.toHaveProperty('ask')
 })
 
 type Account = { id: string; region: string; phone: null; renewal_in_days: number }
@@ -153,6 +154,38 @@ describe('accounts', () => {
     const session = await borrowed('maya', [READ, { ...ROWS, narrow }])
     const items = itemsOf(await session.call('accounts', '/accounts'))
     expect(items.map((item) => item.renewal_in_days)).toEqual([12, 27, 41, 58])
+  })
+
+  test('two grants show what either shows, each row once', async () => {
+    const session = await borrowed('maya', [
+      READ,
+      { ...ROWS, narrow: { renewal_in_days: { $lte: 30 } } },
+      { ...ROWS, narrow: { renewal_in_days: { $in: [27, 41] } } },
+    ])
+    const items = itemsOf(await session.call('accounts', '/accounts'))
+    expect(items.map((item) => item.renewal_in_days)).toEqual([12, 27, 41])
+  })
+
+  test('a narrow that does not fit the data shows nothing, and says so', async () => {
+    const session = await borrowed('maya', [READ, { ...ROWS, narrow: { name: { $gt: 5 } } }])
+    expect(await session.call('accounts', '/accounts')).toMatchObject({
+      status: 422,
+      body: { error: 'narrow_unfit' },
+    })
+  })
+
+  test('rows that are blocked and fields that are masked are not there, whatever is held', async () => {
+    const session = await borrowed('maya', [READ, ROWS])
+    await lend.rows(
+      `insert into restriction (id, tenant_id, user_id, entity, blocks, masks, created_at)
+       values ('rst_demo', $1, $2, 'account', '{"renewal_in_days": {"$gt": 60}}', '{arr}', now())`,
+      [await lend.tenantId(), await lend.userId('maya')],
+    )
+    const called = await session.call('accounts', '/accounts')
+    await lend.rows(`delete from restriction where id = 'rst_demo'`)
+    expect(called.body.masked).toEqual(['arr', 'phone'])
+    expect(itemsOf(called).map((item) => item.renewal_in_days)).toEqual([12, 27, 41, 58])
+    for (const item of itemsOf(called)) expect(item).toMatchObject({ arr: null, phone: null })
   })
 
   test('each call is on record, and counts the use of its grant', async () => {

@@ -149,7 +149,7 @@ async function works(scene: Scene, agent: Session): Promise<void> {
     .parse(accounts.body.items)
   story.say(
     'accounts',
-    `${rows.length} accounts, all in ${[...new Set(rows.map((r) => r.region))].join(', ')}, phone masked`,
+    `runs the condition that Lend gave it: ${rows.length} accounts, all in ${[...new Set(rows.map((r) => r.region))].join(', ')}, phone masked`,
   )
   story.holds(
     'there are rows, and all are of Maya’s region',
@@ -163,7 +163,10 @@ async function works(scene: Scene, agent: Session): Promise<void> {
       path: `/dashboards/${id}`,
     })
   story.same('the dashboard that was granted', (await dashboard('q3-pipeline')).status, 200)
-  story.same('another dashboard', (await dashboard('q4-forecast')).status, 403)
+  const other = await dashboard('q4-forecast')
+  story.same('another dashboard, checked live as each is', other.status, 403)
+  // Maya has no such dashboard, so the refusal holds nothing out to ask for.
+  story.same('what it could ask for instead', other.body.ask, undefined)
 }
 
 async function drafterWorks(scene: Scene, agent: Session): Promise<Session> {

@@ -4,7 +4,7 @@ import { demoFacts } from '../facts.ts'
 import { type DemoSecrets, secretOf } from '../secrets.ts'
 import { MAIL_CUSTOMERS, mailCredential } from '../tool-servers.ts'
 import { DEMO_SERVICES_POINT, DEMO_TENANTS } from '../world.ts'
-import { accountsService } from './accounts.ts'
+import { accountsService, type Query } from './accounts.ts'
 import { contractsService } from './contracts.ts'
 import { dashboardsService } from './dashboards.ts'
 import { createGuard, type ServiceTenant } from './guard.ts'
@@ -43,8 +43,10 @@ async function customersOf(ctx: Ctx, secrets: DemoSecrets): Promise<readonly Ser
 export async function createDemoServices(of: {
   readonly ctx: Ctx
   readonly secrets: DemoSecrets
+  /** The Accounts service's own database. */
+  readonly accounts: Query
 }): Promise<Hono> {
-  const { ctx, secrets } = of
+  const { ctx, secrets, accounts } = of
   const tenants = await customersOf(ctx, secrets)
   const { now } = ctx.clock
   const guardOf = (path: string) => createGuard({ audience: `${ctx.publicUrl}${path}`, tenants })
@@ -52,7 +54,7 @@ export async function createDemoServices(of: {
     MAIL_CUSTOMERS.map((slug) => [mailCredential(secrets, slug), issuerOf(ctx, slug)]),
   )
   const app = new Hono()
-  app.route('/demo/accounts', accountsService(guardOf('/demo/accounts'), now))
+  app.route('/demo/accounts', accountsService(guardOf('/demo/accounts'), accounts))
   app.route('/demo/dashboards', dashboardsService(guardOf('/demo/dashboards')))
   app.route('/demo/contracts', contractsService(guardOf('/demo/contracts'), now))
   app.route('/demo/mail', mailService(guardOf('/demo/mail'), mailCustomers))

@@ -24,7 +24,7 @@ export function dashboardsService(guard: Guard): Hono {
     const id = c.req.param('id')
     const notFound = () => c.json({ error: 'not_found', message: 'No such dashboard.' }, 404)
     if (!NAME.test(id)) return notFound()
-    const called = await guard.check(c, {
+    const called = await guard.asset(c, {
       permission: 'dashboard:view',
       resource: `dashboard/${id}`,
     })

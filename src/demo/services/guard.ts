@@ -2,6 +2,7 @@ import type { Context } from 'hono'
 import {
   bearerOf,
   createEnforcer,
+  type DataVerdict,
   type Enforcer,
   type Verdict,
   type Wanted,
@@ -29,6 +30,19 @@ export type Refused = { readonly refused: Response; readonly verdict: Verdict }
 export type Guard = {
   /** Checks the request's token and reports the call, whichever way it went. */
   readonly check: (c: Context, wanted: Wanted) => Promise<Guarded | Refused>
+  /** The same for one object, asked of Lend live. */
+  readonly asset: (
+    c: Context,
+    wanted: { readonly permission: string; readonly resource: string },
+  ) => Promise<Guarded | Refused>
+  /**
+   * What the session shows of an entity. Refused is only a token that is no good: that it shows nothing is an answer.
+   * `permission` is what the record names when nothing is held.
+   */
+  readonly data: (
+    c: Context,
+    wanted: Parameters<Enforcer['data']>[1] & { readonly permission: string },
+  ) => Promise<{ readonly shown: DataVerdict } | Refused>
 }
 
 /** Not verified: it only chooses who is to verify. */
@@ -61,9 +75,12 @@ const MESSAGES: Readonly<Record<Verdict['reason'], string>> = {
   unavailable: 'Nothing can be verified just now, so nothing is allowed. Try again.',
 }
 
+const NOT_ASKABLE =
+  'This session does not hold what this needs, and asking for it would be refused. Go on without it.'
+
 /** A refusal names the exact item to ask for, so that an agent need not guess. */
-export function refusalOf({ reason, status, ask }: Verdict): Response {
-  const message = MESSAGES[reason]
+export function refusalOf({ reason, status, ask, askable = true }: Verdict): Response {
+  const message = askable ? MESSAGES[reason] : NOT_ASKABLE
   const headers = new Headers({ 'cache-control': 'no-store' })
   if (status === 503) headers.set('retry-after', '2')
   if (status === 401) {
@@ -78,7 +95,7 @@ export function refusalOf({ reason, status, ask }: Verdict): Response {
     error: 'access_needed',
     reason,
     message,
-    ask: { tool: 'iam.request_access', items: [ask] },
+    ...(askable ? { ask: { tool: 'iam.request_access', items: [ask] } } : {}),
   }
   return Response.json(body, { status, headers })
 }
@@ -124,29 +141,69 @@ export function createGuard(of: {
     ]),
   )
   const mount = new URL(of.audience).pathname
+  const targetOf = (c: Context) => `${c.req.method} ${c.req.path.slice(mount.length)}`.slice(0, 256)
+  const find = (c: Context) => {
+    const token = bearerOf(c.req.header('authorization'))
+    return { token, found: token === null ? undefined : enforcers.get(issuerIn(token) ?? '') }
+  }
+
+  const checked = async (
+    c: Context,
+    wanted: Wanted,
+    ask: (enforcer: Enforcer, token: string | null) => Promise<Verdict>,
+  ): Promise<Guarded | Refused> => {
+    const { token, found } = find(c)
+    if (found === undefined)
+      return refused(unknownIssuer(wanted, token === null ? 'token_missing' : 'token_invalid'))
+    const { tenant, enforcer } = found
+    const verdict = await ask(enforcer, token)
+    // Without a session there is nobody to record it for; what nobody authenticated is not on a
+    // chain.
+    if (verdict.session !== null) {
+      enforcer.report({
+        session: verdict.session,
+        ...verdict.ask,
+        ...(verdict.grant === null ? {} : { grant: verdict.grant.grant_id }),
+        outcome: verdict.allowed ? 'allowed' : 'denied',
+        ...(verdict.allowed ? {} : { reason: verdict.reason }),
+        target: targetOf(c),
+      })
+      // At once, not with the next batch: whoever watches the demo wants to see it now.
+      void enforcer.flush()
+    }
+    return verdict.allowed ? { tenant, verdict } : refused(verdict)
+  }
+
   return {
-    check: async (c, wanted) => {
-      const token = bearerOf(c.req.header('authorization'))
-      const found = token === null ? undefined : enforcers.get(issuerIn(token) ?? '')
+    check: (c, wanted) => checked(c, wanted, (enforcer, token) => enforcer.check(token, wanted)),
+    asset: (c, wanted) => checked(c, wanted, (enforcer, token) => enforcer.asset(token, wanted)),
+    data: async (c, { permission, ...wanted }) => {
+      const { token, found } = find(c)
       if (found === undefined)
-        return refused(unknownIssuer(wanted, token === null ? 'token_missing' : 'token_invalid'))
-      const { tenant, enforcer } = found
-      const verdict = await enforcer.check(token, wanted)
-      // Without a session there is nobody to record it for; what nobody authenticated is not on a
-      // chain.
-      if (verdict.session !== null) {
-        enforcer.report({
-          session: verdict.session,
-          ...verdict.ask,
-          ...(verdict.grant === null ? {} : { grant: verdict.grant.grant_id }),
-          outcome: verdict.allowed ? 'allowed' : 'denied',
-          ...(verdict.allowed ? {} : { reason: verdict.reason }),
-          target: `${c.req.method} ${c.req.path.slice(mount.length)}`.slice(0, 256),
-        })
-        // At once, not with the next batch: whoever watches the demo wants to see it now.
+        return refused(
+          unknownIssuer({ permission }, token === null ? 'token_missing' : 'token_invalid'),
+        )
+      const { enforcer } = found
+      const shown = await enforcer.data(token, wanted)
+      const { session, reason, status } = shown
+      if (session !== null) {
+        const call = { session, target: targetOf(c) }
+        for (const part of shown.parts)
+          enforcer.report({
+            ...call,
+            permission: part.permission,
+            grant: part.grant_id,
+            outcome: 'allowed',
+          })
+        if (!shown.allowed) enforcer.report({ ...call, permission, outcome: 'denied', reason })
         void enforcer.flush()
       }
-      return verdict.allowed ? { tenant, verdict } : refused(verdict)
+      if (shown.allowed || status === 403) return { shown }
+      return refused({
+        ...unknownIssuer({ permission }, 'token_invalid'),
+        ...shown,
+        ask: { permission },
+      })
     },
   }
 }
