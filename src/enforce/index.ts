@@ -2,11 +2,27 @@ import { canonicalResource, patternCovers } from '../core/resource.ts'
 import { asking, type DataPart, type DataShown, type Item, rowShown } from './ask.ts'
 import { basic, connect, type Denial, type Read } from './connection.ts'
 import { matches, shownBy } from './filter.ts'
+import {
+  bearerOf,
+  type HttpContext,
+  refusalOf,
+  requirePermission,
+  verdictOf,
+} from './middleware.ts'
 import { type Call, createReporter, type Reporter } from './report.ts'
 import { type HeldGrant, type TokenFacts, tenantOf } from './token.ts'
 
 export type { Call, DataPart, DataShown, Denial, HeldGrant, TokenFacts }
-export { matches, rowShown, shownBy }
+export {
+  bearerOf,
+  type HttpContext,
+  matches,
+  refusalOf,
+  requirePermission,
+  rowShown,
+  shownBy,
+  verdictOf,
+}
 
 /**
  * `lend/enforce`: how a resource server checks the tokens of agents by itself. It needs nothing of
@@ -78,6 +94,8 @@ export type DataVerdict = DataShown &
   }
 
 export type Enforcer = {
+  /** Whether it has credentials to report calls with. */
+  readonly reports: boolean
   /** Never throws. `token` is the bare token, without `Bearer`. */
   readonly check: (token: string | null | undefined, wanted: Wanted) => Promise<Verdict>
   /**
@@ -248,6 +266,7 @@ export function createEnforcer(options: EnforcerOptions): Enforcer {
           now,
         })
   return {
+    reports: introspect !== undefined,
     check,
     asset,
     data,
@@ -257,10 +276,6 @@ export function createEnforcer(options: EnforcerOptions): Enforcer {
     lost: reporter.lost,
   }
 }
-
-/** The bare token of an `Authorization` header, or null. A token anywhere else is no credential. */
-export const bearerOf = (authorization: string | null | undefined): string | null =>
-  /^bearer +([A-Za-z0-9._~+/-]+=*) *$/i.exec(authorization ?? '')?.[1] ?? null
 
 /** A tenant's slug from its issuer, as in `https://lend.example/t/acme`. */
 export { tenantOf }

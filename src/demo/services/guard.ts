@@ -4,6 +4,7 @@ import {
   createEnforcer,
   type DataVerdict,
   type Enforcer,
+  refusalOf,
   type Verdict,
   type Wanted,
 } from '../../enforce/index.ts'
@@ -60,44 +61,6 @@ function issuerIn(token: string): string | null {
   } catch {
     return null
   }
-}
-
-const MESSAGES: Readonly<Record<Verdict['reason'], string>> = {
-  granted: 'Granted.',
-  token_missing: 'An access token is needed, as a Bearer token in the Authorization header.',
-  token_invalid: 'The token is not one for this service.',
-  token_expired: 'The token has expired. Re-issue it.',
-  session_over: 'The session is over, or the token has been superseded. Re-issue it.',
-  resource_invalid: 'That is not the name of anything here.',
-  not_granted: 'This session does not hold what this needs. Ask for it, then re-issue the token.',
-  read_only: 'This session holds it for reading only.',
-  narrowed: 'This session holds a part of it only.',
-  unavailable: 'Nothing can be verified just now, so nothing is allowed. Try again.',
-}
-
-const NOT_ASKABLE =
-  'This session does not hold what this needs, and asking for it would be refused. Go on without it.'
-
-/** A refusal names the exact item to ask for, so that an agent need not guess. */
-export function refusalOf({ reason, status, ask, askable = true }: Verdict): Response {
-  const message = askable ? MESSAGES[reason] : NOT_ASKABLE
-  const headers = new Headers({ 'cache-control': 'no-store' })
-  if (status === 503) headers.set('retry-after', '2')
-  if (status === 401) {
-    const error = reason === 'token_missing' ? '' : ' error="invalid_token"'
-    headers.set('www-authenticate', `Bearer${error}`)
-    return Response.json({ error: 'invalid_token', reason, message }, { status, headers })
-  }
-  if (status !== 403)
-    return Response.json({ error: 'unavailable', reason, message }, { status, headers })
-  headers.set('www-authenticate', 'Bearer error="insufficient_scope"')
-  const body = {
-    error: 'access_needed',
-    reason,
-    message,
-    ...(askable ? { ask: { tool: 'iam.request_access', items: [ask] } } : {}),
-  }
-  return Response.json(body, { status, headers })
 }
 
 const refused = (verdict: Verdict): Refused => ({ refused: refusalOf(verdict), verdict })
