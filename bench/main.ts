@@ -6,6 +6,7 @@ import type { Options } from './options.ts'
 import { writeReport } from './report.ts'
 import { b1 } from './rows/b1.ts'
 import { costOf, costs } from './rows/cost.ts'
+import { g5 } from './rows/g5.ts'
 import { p1 } from './rows/p1.ts'
 import { p2 } from './rows/p2.ts'
 import { t1 } from './rows/t1.ts'
@@ -26,6 +27,7 @@ const ROWS: Readonly<Record<string, (options: Options) => Promise<readonly Row[]
   T3: t3,
   T4: t4,
   T5: t5,
+  G5: g5,
   B1: b1,
   P1: p1,
   P2: p2,

@@ -112,6 +112,13 @@ async function answer(req: IncomingMessage, res: ServerResponse): Promise<void> 
   for await (const _ of req);
   const [, what, amount] = (req.url ?? '').split('/')
   if (what === 'reissue') return void res.end(await reissue(Number(amount)))
+  // G5's floor: one row by its key.
+  if (what === 'select') {
+    const { id } = next()
+    const [row] = await sql`
+      select id, status, user_id, version, expires_at from session where id = ${id}`
+    return void res.end(JSON.stringify(row))
+  }
   // T4's floor: one round trip that commits, and one that does nothing.
   if (what === 'commit') await sql`insert into bench_commit (at) values (now())`
   res.end()

@@ -5,6 +5,7 @@ import { type Peer, startPeer } from '../support/machine.ts'
 import { alternate, compare, type Row } from '../support/rounds.ts'
 import {
   answer,
+  assetCheck,
   CONCURRENCY,
   introspection,
   pendingOf,
@@ -17,7 +18,7 @@ import { newHosts, registerAgents, STEPS, type Step } from './rival.ts'
 const RIVAL = 'better-auth + agent-auth'
 const ITEM = { permission: 'dashboard:view', resource: 'dashboard/q3-pipeline' }
 
-/** Lend's steps on sessions of one request each: ask (the user must answer), the user's answer, introspection. */
+/** Lend's steps on sessions of one request each: ask (the user must answer), the answer, the asset check, introspection. */
 async function lendSteps(world: World, count: number): Promise<Record<string, number>> {
   await world.endSessions()
   const sessions = await world.startSessions(count)
@@ -36,6 +37,10 @@ async function lendSteps(world: World, count: number): Promise<Record<string, nu
     }),
     (body) => body.includes('allowed_by_user'),
   )
+  const checked = await run(
+    sessions.map((session) => assetCheck(world, session)),
+    (body) => body.includes('"decision":true'),
+  )
   const introspected = await run(
     sessions.map((session) => introspection(world, session)),
     (body) => body.includes('"active":true') && body.includes(ITEM.permission),
@@ -43,6 +48,7 @@ async function lendSteps(world: World, count: number): Promise<Record<string, nu
   return {
     request: asked.perSecond,
     answer: answered.perSecond,
+    check: checked.perSecond,
     introspect: introspected.perSecond,
   }
 }
@@ -65,8 +71,6 @@ async function rivalSteps(
     verify: await run('verify', '"active":true'),
   }
 }
-
-const LATER = 'not yet: the AuthZEN check that stands against it comes later'
 
 /** T5: the nearest rival's steps against the same ones here, both on Postgres with a database of their own. */
 export async function t5(options: Options): Promise<readonly Row[]> {
@@ -112,14 +116,21 @@ export async function t5(options: Options): Promise<readonly Row[]> {
           reach: '≥ 4, then 8',
           least: 4,
         }),
-        { row: 'T5', what: `AuthZEN check / ${RIVAL}: execute`, why: LATER },
         compare({
           ...common,
-          what: `introspection, standing in for the AuthZEN check / ${RIVAL}: verify`,
+          what: `AuthZEN check, live / ${RIVAL}: execute`,
+          lend: 'Lend check',
+          other: `${RIVAL} execute`,
+          reach: '≥ 10, then 40',
+          least: 10,
+        }),
+        compare({
+          ...common,
+          what: `introspection, live / ${RIVAL}: verify`,
           lend: 'Lend introspect',
           other: `${RIVAL} verify`,
-          reach: '≥ 10, then 40 (for the AuthZEN check)',
-          note: LATER,
+          reach: '≥ 10, then 40',
+          least: 10,
         }),
       ]
     })

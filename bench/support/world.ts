@@ -235,6 +235,25 @@ export const introspection = (world: World, session: Session): Sent =>
     basic(world.secrets.point.id, world.secrets.point.secret),
   )
 
+/** AuthZEN: may the session open the dashboard that it was lent? */
+export const assetCheck = (world: World, session: Session): Sent =>
+  jsonPost(
+    '/t/acme/access/v1/evaluation',
+    {
+      subject: { type: 'agent_session', id: session.id, properties: { token: session.token } },
+      action: { name: 'view' },
+      resource: { type: 'dashboard', id: 'q3-pipeline' },
+    },
+    basic(world.secrets.point.id, world.secrets.point.secret),
+  )
+
+export const dataFilter = (world: World, session: Session): Sent =>
+  jsonPost(
+    '/t/acme/enforce/data',
+    { token: session.token, entity: 'account', action: 'read' },
+    basic(world.secrets.point.id, world.secrets.point.secret),
+  )
+
 /** Answers every pending item of a request with `allow_once`, as its user would after reading it. */
 export const answer = (
   user: User,
