@@ -20,10 +20,7 @@ const SIDES = [
   ['data filter', dataFilter, '"reason":"granted"'],
 ] as const
 
-/**
- * G5: the live checks of an asset and of data, five grants held, against one indexed select over postgres.js
- * behind node:http.
- */
+/** G5: live checks of an asset and of data, five grants held, against one indexed select over postgres.js behind node:http. */
 export async function g5(options: Options): Promise<readonly Row[]> {
   const most = options.quick ? 200 : 30_000
   return withWorld({ name: 'g5', sessions: SESSIONS, ...options.profiled }, async (world) => {
