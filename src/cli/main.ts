@@ -3,6 +3,7 @@ import { stripVTControlCharacters } from 'node:util'
 import { type ArgsDef, type CommandDef, defineCommand, renderUsage, runCommand } from 'citty'
 import { BadSetting } from '../config.ts'
 import type { SigningAlg } from '../tokens/keys.ts'
+import { CONFORMANCE_ARGS } from './conformance-args.ts'
 import { askServer } from './door-client.ts'
 import { type Given, strictly } from './options.ts'
 import { CliProblem } from './run-file.ts'
@@ -141,6 +142,11 @@ const COMMANDS = {
   ),
   'rotate-keys': rotateKeys,
   'verify-activity': verifyActivity,
+  conformance: command(
+    'Try hostile tokens against a resource server: which does it wrongly accept?',
+    CONFORMANCE_ARGS,
+    async (given) => (await import('./conformance.ts')).conformance(given, process.env),
+  ),
 }
 
 const lend = defineCommand({

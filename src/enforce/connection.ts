@@ -1,5 +1,5 @@
 import { createRemoteJWKSet, customFetch, errors, jwtVerify } from 'jose'
-import { factsOf, isRecord, type TokenFacts } from './token.ts'
+import { factsOf, isCanonical, isRecord, type TokenFacts } from './token.ts'
 
 /**
  * What an enforcer asks of Lend: the issuer's addresses and keys, and what a token stands for now.
@@ -116,6 +116,7 @@ export function connect(options: ConnectionOptions): Connection {
   }
 
   async function offline(token: string): Promise<Read> {
+    if (!isCanonical(token)) return { denied: 'token_invalid' }
     try {
       const { payload, protectedHeader } = await jwtVerify(token, await keySet(), {
         issuer,

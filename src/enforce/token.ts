@@ -41,6 +41,22 @@ const GRANT_MEMBERS = new Set([
   'grant_id',
 ])
 
+const BASE64URL = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_'
+
+/** Bits of the last letter that stand for nothing, by the length modulo 4; a length of 1 modulo 4 is no text at all. */
+const UNUSED = [0, null, 15, 3] as const
+
+/**
+ * Whether a compact token is written as RFC 7515 section 2 says, in its one way: base64url without
+ * padding, unused bits zero. Libraries read other spellings too, and then one token has many.
+ */
+export const isCanonical = (token: string): boolean =>
+  token.split('.').every((part) => {
+    const unused = UNUSED[part.length % 4]
+    if (unused === null || unused === undefined || !/^[A-Za-z0-9_-]+$/.test(part)) return false
+    return (BASE64URL.indexOf(part.at(-1) ?? '') & unused) === 0
+  })
+
 const isText = (value: unknown): value is string => typeof value === 'string' && value !== ''
 type Claims = Readonly<Record<string, unknown>>
 

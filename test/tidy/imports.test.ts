@@ -191,6 +191,7 @@ const ROOMS: Readonly<Record<string, Room>> = {
       'src/config.ts',
       'src/core',
       'src/db',
+      'src/enforce',
       'src/fault.ts',
       'src/flows',
       'src/ids.ts',
