@@ -6,6 +6,8 @@ import type { Options } from './options.ts'
 import { writeReport } from './report.ts'
 import { b1 } from './rows/b1.ts'
 import { costOf, costs } from './rows/cost.ts'
+import { g1 } from './rows/g1.ts'
+import { g2 } from './rows/g2.ts'
 import { g5 } from './rows/g5.ts'
 import { p1 } from './rows/p1.ts'
 import { p2 } from './rows/p2.ts'
@@ -28,12 +30,14 @@ const ROWS: Readonly<Record<string, (options: Options) => Promise<readonly Row[]
   T4: t4,
   T5: t5,
   G5: g5,
+  G1: g1,
+  G2: g2,
   B1: b1,
   P1: p1,
   P2: p2,
 }
 /** These run on the embedded database: what a call sends to a server is not theirs to tell. */
-const EMBEDDED = new Set(['B1', 'P1', 'P2'])
+const EMBEDDED = new Set(['B1', 'P1', 'P2', 'G2'])
 /** Above this, others use the machine and even ratios wander. */
 const LOAD_MAX = 0.7
 

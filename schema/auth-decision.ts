@@ -23,8 +23,6 @@ export const AUTH_REASONS = {
   SESSION_VERSION_STALE: { status: 401 },
   USER_UNKNOWN: { status: 401 },
   USER_DISABLED: { status: 401 },
-  SERVICE_ACCOUNT_UNKNOWN: { status: 401 },
-  SERVICE_ACCOUNT_VERSION_STALE: { status: 401 },
 
   SESSION_FROZEN: { status: 403 },
   PERMISSION_MISSING: { status: 403 },
@@ -66,7 +64,7 @@ export const authDecision = z
     service: text,
     endpoint: text.meta({ description: 'The pattern that matched' }),
     endpoint_access: z.enum(['OPEN', 'AUTHENTICATED', 'ACCESS_CONTROLLED']).nullable(),
-    identity_type: z.enum(['agent_session', 'user', 'service']).nullable(),
+    identity_type: z.enum(['agent_session', 'user']).nullable(),
     identity_id: text,
     session_id: text,
     root_session_id: text,

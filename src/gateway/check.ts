@@ -68,8 +68,26 @@ type Found = {
 type EndpointFound = Extract<Route, { endpoint: unknown }>['endpoint'] | null
 
 const METHOD = /^[A-Z]{1,16}$/
-const BEARER = /^Bearer +([A-Za-z0-9._~+/-]+=*)$/i
+const SCHEME = 'bearer '
+const NOT_ONE_TOKEN = /[\s,]/
 const SECRET_LENGTH_MAX = 256
+
+/** A secret that has been right once in this snapshot need not be hashed again. */
+function proxyBy(tenant: GatewayTenant, secret: string): TenantProxy | undefined {
+  if (secret === '' || secret.length > SECRET_LENGTH_MAX) return undefined
+  const seen = tenant.proxiesSeen.get(secret)
+  if (seen !== undefined) return seen
+  const found = tenant.proxies.get(hash('sha256', secret))
+  if (found !== undefined) tenant.proxiesSeen.set(secret, found)
+  return found
+}
+
+/** RFC 6750 section 2.1; what is in the token is for its verification to say. */
+function tokenIn(authorization: string): string | null {
+  if (authorization.slice(0, SCHEME.length).toLowerCase() !== SCHEME) return null
+  const token = authorization.slice(SCHEME.length)
+  return token === '' || NOT_ONE_TOKEN.test(token) ? null : token
+}
 
 const ended = (reason: AuthReason): Decided => ({ reason, permission: null, by: 'none' })
 
@@ -93,10 +111,7 @@ export function createCheck(on: CheckOn): (asked: Asked) => Answered | Promise<A
     if (found.tenant === null) return ended('NO_SUCH_TENANT')
     if (asked.spoiled !== null) return ended(asked.spoiled)
     const { secret, method, target } = asked
-    const known =
-      secret !== undefined && secret !== '' && secret.length <= SECRET_LENGTH_MAX
-        ? found.tenant.proxies.get(hash('sha256', secret))
-        : undefined
+    const known = secret === undefined ? undefined : proxyBy(found.tenant, secret)
     if (known === undefined) return ended('PROXY_UNAUTHENTICATED')
     found.proxy = known
     if (method === undefined || target === undefined) return ended('REQUEST_INCOMPLETE')
@@ -183,8 +198,8 @@ export function createCheck(on: CheckOn): (asked: Asked) => Answered | Promise<A
     if (endpoint === null || tenant === null) return ended('INTERNAL_ERROR')
     if (endpoint.access === 'OPEN') return ended('OPEN_ENDPOINT')
     if (asked.authorization === undefined) return ended('MISSING_TOKEN')
-    const token = BEARER.exec(asked.authorization)?.[1]
-    if (token === undefined) return ended('AUTHORIZATION_MALFORMED')
+    const token = tokenIn(asked.authorization)
+    if (token === null) return ended('AUTHORIZATION_MALFORMED')
     if (!on.isFresh()) return ended('FACTS_UNAVAILABLE')
     const resources = tenant.resources.get(endpoint.service) ?? []
     const read = on.tokens.read({ snapshot, tenant }, { token, resources })

@@ -20,13 +20,6 @@ export type Asker =
       readonly expired: boolean
       readonly held: Held
     }
-  | {
-      readonly kind: 'service'
-      readonly audience: string
-      readonly stands: 'yes' | 'unknown' | 'stale'
-      readonly expired: boolean
-      readonly held: Held
-    }
 
 export type Decided = {
   readonly reason: AuthReason
@@ -49,9 +42,6 @@ function standing(asker: Asker): AuthReason | null {
       return asker.dead === null ? null : DEAD[asker.dead]
     case 'user':
       return asker.active ? null : 'USER_DISABLED'
-    case 'service':
-      if (asker.stands === 'yes') return null
-      return asker.stands === 'stale' ? 'SERVICE_ACCOUNT_VERSION_STALE' : 'SERVICE_ACCOUNT_UNKNOWN'
   }
 }
 

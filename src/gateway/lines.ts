@@ -40,7 +40,7 @@ export function createLines(write: Write): Lines {
   }
 }
 
-/** Ids and names of ours, which hold nothing that JSON escapes. */
+/** Ids and names of ours, and what was checked on its way in: they hold nothing that JSON escapes. */
 const plain = (value: string | null): string => (value === null ? 'null' : `"${value}"`)
 /** What came from outside. */
 const quoted = (value: string | null): string => (value === null ? 'null' : JSON.stringify(value))
@@ -63,14 +63,14 @@ export type DecisionFacts = Omit<AuthDecision, 'v' | 'event' | 'time'> & { reado
 /** One line of JSON. Written out by hand, since it is made once a request; a test holds it to the schema. */
 export const lineOf = (d: DecisionFacts): string =>
   `{"v":${AUTH_DECISION_VERSION},"event":"AUTH_DECISION","time":"${timeOf(d.at)}"` +
-  `,"request_id":${quoted(d.request_id)},"trace_id":${plain(d.trace_id)}` +
-  `,"tenant":${quoted(d.tenant)},"tenant_id":${plain(d.tenant_id)},"proxy_id":${plain(d.proxy_id)}` +
-  `,"family":"${d.family}","method":${quoted(d.method)},"path":${quoted(d.path)}` +
-  `,"service":${quoted(d.service)},"endpoint":${quoted(d.endpoint)}` +
+  `,"request_id":${plain(d.request_id)},"trace_id":${plain(d.trace_id)}` +
+  `,"tenant":${d.tenant_id === null ? quoted(d.tenant) : plain(d.tenant)},"tenant_id":${plain(d.tenant_id)},"proxy_id":${plain(d.proxy_id)}` +
+  `,"family":"${d.family}","method":${d.endpoint === null ? quoted(d.method) : plain(d.method)},"path":${quoted(d.path)}` +
+  `,"service":${quoted(d.service)},"endpoint":${plain(d.endpoint)}` +
   `,"endpoint_access":${plain(d.endpoint_access)},"identity_type":${plain(d.identity_type)}` +
-  `,"identity_id":${quoted(d.identity_id)},"session_id":${plain(d.session_id)}` +
+  `,"identity_id":${plain(d.identity_id)},"session_id":${plain(d.session_id)}` +
   `,"root_session_id":${plain(d.root_session_id)},"agent_id":${plain(d.agent_id)}` +
-  `,"user_id":${plain(d.user_id)},"permission":${quoted(d.permission)}` +
+  `,"user_id":${plain(d.user_id)},"permission":${plain(d.permission)}` +
   `,"grant_id":${plain(d.grant_id)},"decision":"${d.decision}"` +
   `,"decision_reason":"${d.decision_reason}","status":${d.status}` +
   `,"token_cache":"${d.token_cache}","route_cache":"${d.route_cache}"` +

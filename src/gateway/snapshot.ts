@@ -28,6 +28,8 @@ export type GatewayTenant = {
   readonly ref: TenantRef
   /** By the SHA-256 of their secret, in hex. */
   readonly proxies: ReadonlyMap<string, TenantProxy>
+  /** Those that have asked, by the secret that they showed; as many as there are proxies at most. */
+  readonly proxiesSeen: Map<string, TenantProxy>
   /** The resources that stand for a service here: what its tokens are for. */
   readonly resources: ReadonlyMap<string, readonly string[]>
   readonly everyResource: readonly string[]
@@ -92,6 +94,7 @@ function tenantOf(rows: GatewayRows, ref: TenantRef): GatewayTenant {
   return {
     ref,
     proxies: new Map(mine(rows.proxies).map((one) => [one.secretHash, proxyOf(rows, one.id)])),
+    proxiesSeen: new Map(),
     resources,
     everyResource: mine(rows.resources).map((one) => one.resource),
     keys: new Map(

@@ -31,11 +31,19 @@ const ONCE = ['authorization', 'x-lend-proxy-secret', 'x-request-id']
 const REQUEST_ID = /^[A-Za-z0-9._-]{1,128}$/
 const TRACEPARENT = /^00-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}$/
 
+const ONCE_OF = new Map(
+  PROXY_FAMILIES.map((family) => [family, new Set([...ONCE, ...FAMILIES[family].headers])]),
+)
+/** Most headers are told apart by this alone. */
+const LENGTHS = new Set([...ONCE_OF.values()].flatMap((names) => [...names].map((n) => n.length)))
+
 /** Whether one of the headers came more than once. Node keeps the first of some and joins others. */
 function isDoubled(raw: readonly string[], once: ReadonlySet<string>): boolean {
   let seen: Set<string> | undefined
   for (let i = 0; i < raw.length; i += 2) {
-    const name = raw[i]?.toLowerCase() ?? ''
+    const given = raw[i] ?? ''
+    if (!LENGTHS.has(given.length)) continue
+    const name = given.toLowerCase()
     if (!once.has(name)) continue
     if (seen?.has(name)) return true
     seen ??= new Set()
@@ -43,10 +51,6 @@ function isDoubled(raw: readonly string[], once: ReadonlySet<string>): boolean {
   }
   return false
 }
-
-const ONCE_OF = new Map(
-  PROXY_FAMILIES.map((family) => [family, new Set([...ONCE, ...FAMILIES[family].headers])]),
-)
 
 /** The request line as it came, where it can be had: a parsed URL has its dots resolved already. */
 function lineOf(c: Context<Env>): string {
