@@ -92,8 +92,8 @@ function Held({
         <Use grant={grant} now={now} />
         {within && !inherited && <span>{words.access.staysHere}</span>}
         {rule && grant.source.by === 'rule' && (
-          <Link className="link" href={paths(tenant).rules} title={rule.id}>
-            {words.access.seeRule}
+          <Link className="link" href={paths(tenant).rules}>
+            {rule.id}
           </Link>
         )}
       </p>

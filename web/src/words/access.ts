@@ -25,7 +25,6 @@ export const accessWords = {
     noUse: 'not used yet',
     unused: 'not used for 10 minutes',
     staysHere: 'its own, stays here',
-    seeRule: 'See the rule',
     takeBack: 'Take back',
     takeBackOne: (title: string) => `Take back ${title}`,
     taken: (title: string, n: number) =>
