@@ -35,8 +35,17 @@ const ANSWERED = `(async () => {
     }
     source.addEventListener('message', heard)
   })
-  const asked = await step((m) => m.step.status === 'running' && m.step.request_id)
-  const request = await ask(api + '/access-requests/' + asked.message.step.request_id)
+  const working = step((m) => m.step.tool === 'iam_request_access')
+  // As the page learns of it: from Lend. The app's own step names the request only when it has waited for a while.
+  const pending = async () => {
+    for (let look = 0; look < 600; look++) {
+      const found = await ask(api + '/access-requests?status=pending&session_id=' + session.id)
+      if (found.items.length > 0) return found.items[0]
+      await new Promise((resolve) => setTimeout(resolve, 50))
+    }
+    throw new Error('the agent asks for nothing')
+  }
+  const [asked, request] = await Promise.all([working, pending()])
   const items = request.items.filter((i) => i.outcome === 'pending').map(({ id }) => ({ id, decision: 'allow_once' }))
   const result = step((m) => m.id === asked.message.id && m.step.status !== 'running')
   // The agent waits by now, as it does for a person who reads.
