@@ -3,6 +3,7 @@ import { activityRecord } from './activity.ts'
 import { authDecision } from './auth-decision.ts'
 import { sessionClaimsSchema } from './claims.ts'
 import * as people from './people.ts'
+import * as studio from './studio.ts'
 import * as templates from './templates.ts'
 import { TOOLS } from './tools.ts'
 
@@ -35,5 +36,17 @@ export function emitted(): ReadonlyMap<string, string> {
   put('people/rule-new', people.ruleNew, 'input')
   put('people/template-change', templates.templateChange, 'output')
   put('people/template-confirm', templates.templateConfirm, 'input')
+  put('people/template', studio.template, 'output')
+  put('people/template-new', studio.templateNew, 'input')
+  put('people/template-version', studio.templateVersion, 'output')
+  put('people/template-draft', studio.templateDraft, 'input')
+  put('people/template-review', studio.templateReview, 'input')
+  put('people/template-version-diff', studio.templateVersionDiff, 'output')
+  put('people/template-reach', studio.templateReach, 'output')
+  put('people/enablement-preview', studio.enablementPreview, 'output')
+  put('people/explanation', studio.explanation, 'output')
+  put('people/item-explanation', studio.itemExplanation, 'output')
+  put('people/template-try', studio.templateTry, 'input')
+  put('people/template-tried', studio.templateTried, 'output')
   return files
 }

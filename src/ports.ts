@@ -15,6 +15,7 @@ export const ID_PREFIXES = {
   grant: 'grt',
   rule: 'rul',
   template: 'tpl',
+  templateComment: 'tco',
   tenant: 'ten',
   activity: 'act',
   role: 'rol',

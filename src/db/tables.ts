@@ -80,13 +80,42 @@ export const templateVersion = pgTable(
     limits: jsonb('limits').notNull(),
     children: jsonb('children').notNull(),
     sensitive: jsonb('sensitive').notNull(),
-    sponsor: text('sponsor').notNull(),
+    sponsor: text('sponsor'),
     author: text('author').notNull(),
     reviewer: text('reviewer'),
     publishedAt: timestamp('published_at', { withTimezone: true, precision: 3 }),
+    tenantId: text('tenant_id').notNull(),
+    revision: integer('revision').notNull().default(1),
+    baseVersion: integer('base_version'),
+    updatedAt: timestamp('updated_at', { withTimezone: true, precision: 3 }),
+    submittedAt: timestamp('submitted_at', { withTimezone: true, precision: 3 }),
+    retiredAt: timestamp('retired_at', { withTimezone: true, precision: 3 }),
+    currentSponsor: text('current_sponsor'),
   },
   (t) => [primaryKey({ columns: [t.templateId, t.version] })],
 )
+
+export const templateAuthor = pgTable(
+  'template_author',
+  {
+    tenantId: text('tenant_id').notNull(),
+    templateId: text('template_id').notNull(),
+    version: integer('version').notNull(),
+    userId: text('user_id').notNull(),
+  },
+  (t) => [primaryKey({ columns: [t.templateId, t.version, t.userId] })],
+)
+
+export const templateComment = pgTable('template_comment', {
+  id: text('id').primaryKey(),
+  tenantId: text('tenant_id').notNull(),
+  templateId: text('template_id').notNull(),
+  version: integer('version').notNull(),
+  userId: text('user_id').notNull(),
+  kind: text('kind').notNull(),
+  body: text('body').notNull(),
+  createdAt: timestamp('created_at', { withTimezone: true, precision: 3 }).notNull(),
+})
 
 export const identityProvider = pgTable('identity_provider', {
   id: text('id').primaryKey(),

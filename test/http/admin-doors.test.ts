@@ -57,6 +57,7 @@ const ROUTES: [string, string, unknown?][] = [
   ['GET', '/enablements'],
   ['GET', '/enablements/renewal-briefs'],
   ['PUT', '/enablements/renewal-briefs', { status: 'off' }],
+  ['GET', '/enablements/renewal-briefs/preview'],
 ]
 
 describe('the doors of administration', () => {

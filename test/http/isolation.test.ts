@@ -144,7 +144,7 @@ type Operation = {
     readonly in: string
     readonly name: string
     readonly required?: boolean
-    readonly schema?: { readonly enum?: readonly string[] }
+    readonly schema?: { readonly enum?: readonly string[]; readonly example?: string }
   }[]
 }
 
@@ -159,7 +159,10 @@ const requiredQuery = (route: Route) =>
   new URLSearchParams(
     parametersOf(route)
       .filter(({ required }) => required)
-      .map(({ name, schema }): [string, string] => [name, schema?.enum?.[0] ?? 'x']),
+      .map(({ name, schema }): [string, string] => [
+        name,
+        schema?.enum?.[0] ?? schema?.example ?? 'x',
+      ]),
   )
 
 function sentTo(route: Route): readonly Sent[] {

@@ -129,6 +129,7 @@ export async function makeVictim(lend: LiveServer): Promise<Victim> {
       sessions: session.session_id,
       'access-requests': id,
       approvals: id,
+      items: request?.items?.[0] ?? '',
       rules: 'rul_victim',
       users: userId,
       permissions: 'prm_victim',

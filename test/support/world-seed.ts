@@ -30,6 +30,8 @@ export const PEOPLE = {
   cleo: { tenant: 'acme', name: 'Cleo', staff: ['auditor'] },
   bo: { tenant: 'studio', name: 'Bo', staff: ['builder'] },
   rhea: { tenant: 'studio', name: 'Rhea', staff: ['reviewer'] },
+  bea: { tenant: 'studio', name: 'Bea', staff: ['builder', 'reviewer'] },
+  sol: { tenant: 'studio', name: 'Sol', staff: ['auditor'] },
   gus: { tenant: 'globex', name: 'Gus', region: 'emea' },
   gina: { tenant: 'globex', name: 'Gina', staff: ['org_admin'] },
 } as const satisfies Record<string, Person>

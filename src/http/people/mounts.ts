@@ -1,14 +1,18 @@
 import { mountActivity } from './activity.ts'
 import { mountAdmin } from './admin-mounts.ts'
 import { mountCatalog } from './catalog.ts'
+import { mountEnablementPreview } from './enablement-preview.ts'
 import { mountEnablements } from './enablements.ts'
 import type { Mount } from './endpoint.ts'
 import { mountEvents } from './events.ts'
+import { mountExplain } from './explain.ts'
 import { mountFreezes } from './freezes.ts'
 import { mountMe } from './me.ts'
 import { mountRequests } from './requests.ts'
 import { mountRules } from './rules.ts'
 import { mountSessions } from './sessions.ts'
+import { mountStudio } from './studio.ts'
+import { mountStudioDiff } from './studio-diff.ts'
 import { mountTemplateChanges } from './template-changes.ts'
 
 /** Every group of routes of the People API, in the order of its document. */
@@ -19,6 +23,10 @@ export const MOUNTS: readonly Mount[] = [
   mountRules,
   mountTemplateChanges,
   mountEnablements,
+  mountEnablementPreview,
+  mountStudio,
+  mountStudioDiff,
+  mountExplain,
   mountEvents,
   mountCatalog,
   mountActivity,
