@@ -62,9 +62,12 @@ export async function selectTemplate(
   return row ?? null
 }
 
+const templateKey = (name: string): string => `lend:template:${name}`
+
 /**
  * Holds a template that the tenant owns until the commit: its versions change only under it, and nobody turns it on or
- * adopts meanwhile. Taken before any tenant's guard.
+ * adopts meanwhile. Taken before any tenant's guard, and like those a lock in memory: it gives the transaction no place in
+ * the order of commits before it has its guards.
  */
 export async function lockTemplate(
   tx: Tx,
@@ -73,14 +76,15 @@ export async function lockTemplate(
   const [row] = await tx.sql<TemplateRow>`
     select id, name, title, tenant_id as "tenantId", visibility,
       extract(epoch from created_at)::float8 as "createdAt"
-    from template where tenant_id = ${of.tenantId} and (id = ${of.ref} or name = ${of.ref})
-    for no key update`
-  return row ?? null
+    from template where tenant_id = ${of.tenantId} and (id = ${of.ref} or name = ${of.ref})`
+  if (row === undefined) return null
+  await tx.sql`select pg_advisory_xact_lock(hashtextextended(${templateKey(row.name)}::text, 0))`
+  return row
 }
 
 /** What an enablement rests on stays as it is: a version cannot be published meanwhile. Before the tenant's guard. */
 export async function holdTemplate(tx: Tx, name: string): Promise<void> {
-  await tx.sql`select from template where name = ${name} for share`
+  await tx.sql`select pg_advisory_xact_lock_shared(hashtextextended(${templateKey(name)}::text, 0))`
 }
 
 /** One publication at a time on the deployment, so that no two make a cycle of children together. */
