@@ -48,5 +48,7 @@ export function emitted(): ReadonlyMap<string, string> {
   put('people/item-explanation', studio.itemExplanation, 'output')
   put('people/template-try', studio.templateTry, 'input')
   put('people/template-tried', studio.templateTried, 'output')
+  put('people/template-replay', studio.templateReplay, 'output')
+  put('template-file', studio.templateFile, 'input')
   return files
 }

@@ -244,26 +244,45 @@ export const templateReach = z
   })
   .meta({ id: 'TemplateReach' })
 
+/** What must come of an item, checked by the decision itself wherever the draft is validated. */
+const example = z.strictObject({
+  user_has: z.array(draftItem).max(ITEMS_MAX).meta({ description: 'What a made-up person has' }),
+  mode: z.enum(MODES).default('ask'),
+  item: draftItem,
+  expect: z
+    .string()
+    .regex(/^(granted|refused|asked)( [a-z_]+)?$/, {
+      error: 'must be an outcome and, if you like, its reason, as in refused outside_ceiling',
+    })
+    .meta({ description: 'As in `asked`, or `refused outside_ceiling`' }),
+})
+const examples = z.array(example).max(100).optional()
+
 export const templateValidate = z.strictObject({
-  name: templateName.optional().meta({ description: 'For finding cycles of children' }),
+  name: templateName.optional().meta({ description: 'The template that it is a draft of' }),
   draft: z.strictObject(draftTerms),
+  examples,
 })
 export const templateValidated = z
-  .object({ ok: z.boolean(), problems: z.array(templateProblem) })
-  .meta({ id: 'TemplateValidated' })
-
-export const enablementPreview = z
   .object({
-    template: z.string(),
-    from_version: z.int().meta({ description: 'What is adopted' }),
-    to_version: z.int(),
-    widens: z.boolean().meta({ description: 'People’s allow rules would wait for a look' }),
-    kept: z.array(place).meta({ description: 'What this organisation would keep of it' }),
-    modes: z.array(z.enum(MODES)),
-    limits: z.record(z.string(), z.int()),
+    ok: z.boolean(),
+    problems: z.array(templateProblem),
+    against: z.int().optional().meta({ description: 'The last published version, if any' }),
     diff: templateDiff,
   })
-  .meta({ id: 'EnablementPreview' })
+  .meta({ id: 'TemplateValidated' })
+
+/** A template in a file of its builders' own repository. */
+export const templateFile = z
+  .strictObject({
+    $schema: z.string().max(2048).optional(),
+    name: templateName,
+    title: name(TITLE_LENGTH_MAX),
+    visibility: z.enum(['private', 'public']).default('private'),
+    ...draftTerms,
+    examples,
+  })
+  .meta({ id: 'TemplateFile' })
 
 const decided = {
   outcome: z.enum(OUTCOMES),
@@ -344,3 +363,58 @@ export const templateTried = z
     items: z.array(explained),
   })
   .meta({ id: 'TemplateTried' })
+
+const replayFields = {
+  days: z.int(),
+  items: z.int().meta({ description: 'Recorded items that were decided again' }),
+  truncated: z.boolean().meta({ description: 'There were more; the newest were looked at' }),
+  changed: z
+    .object({ refused: z.int(), asked: z.int(), granted: z.int() })
+    .meta({ description: 'How many would now come out so, and did not' }),
+  own: z
+    .array(
+      place.extend({
+        request_id: z.string(),
+        item_id: z.string(),
+        session_id: z.string(),
+        user_id: z.string(),
+        at: time,
+        was: z.object({ outcome: z.enum(OUTCOMES), reason: z.string() }),
+        now: z.object({ outcome: z.enum(OUTCOMES), reason: z.string(), says: z.string() }),
+      }),
+    )
+    .meta({ description: 'Of this organisation, newest first' }),
+}
+export const replayed = z.object(replayFields).meta({ id: 'Replay' })
+
+export const templateReplay = z
+  .object({
+    template: z.string(),
+    version: z.int(),
+    ...replayFields,
+    others: z
+      .array(
+        z.object({
+          permission: z.string(),
+          outcome: z.enum(OUTCOMES),
+          reason: z.string(),
+          count: z.int(),
+        }),
+      )
+      .meta({ description: 'Of other organisations: counts and nothing else' }),
+  })
+  .meta({ id: 'TemplateReplay' })
+
+export const enablementPreview = z
+  .object({
+    template: z.string(),
+    from_version: z.int().meta({ description: 'What is adopted' }),
+    to_version: z.int(),
+    widens: z.boolean().meta({ description: 'People’s allow rules would wait for a look' }),
+    kept: z.array(place).meta({ description: 'What this organisation would keep of it' }),
+    modes: z.array(z.enum(MODES)),
+    limits: z.record(z.string(), z.int()),
+    diff: templateDiff,
+    replay: replayed.meta({ description: 'Recorded requests here, decided again' }),
+  })
+  .meta({ id: 'EnablementPreview' })

@@ -8,6 +8,7 @@ import { askServer } from './door-client.ts'
 import { type Given, strictly } from './options.ts'
 import { CliProblem } from './run-file.ts'
 import { SETUP_ARGS } from './setup-args.ts'
+import { TEMPLATE_ARGS } from './template-args.ts'
 
 /**
  * `lend`, the command line. What it prints can be piped: answers on stdout, one sentence on stderr
@@ -142,6 +143,14 @@ const COMMANDS = {
   ),
   'rotate-keys': rotateKeys,
   'verify-activity': verifyActivity,
+  template: command(
+    'Templates as files: export NAME, or validate, diff, apply FILE. LEND_TOKEN is a person’s token',
+    TEMPLATE_ARGS,
+    async (given) =>
+      (await import('./template.ts')).template(given, process.env, (line) =>
+        process.stdout.write(`${line}\n`),
+      ),
+  ),
   conformance: command(
     'Try hostile tokens against a resource server: which does it wrongly accept?',
     CONFORMANCE_ARGS,

@@ -8,9 +8,10 @@ import { fail, ok } from '../../fault.ts'
 import { adoptionOf } from '../../flows/admin/adopt-version.ts'
 import { badField } from '../../flows/admin/change.ts'
 import { secondsNow } from '../../flows/live.ts'
+import { replayRequests } from '../../flows/replay-requests.ts'
 import { READERS } from './admin-common.ts'
 import { endpoint, type Mount } from './endpoint.ts'
-import { number, placeView } from './studio-views.ts'
+import { days, number, placeView, replayView } from './studio-views.ts'
 import { read } from './write.ts'
 
 /** What adopting a version would change here, within this organisation's own narrowing (SPEC section 3). Writes nothing. */
@@ -25,6 +26,7 @@ export const mountEnablementPreview: Mount = (api) =>
       roles: READERS,
       params: z.strictObject({ template: templateName }),
       query: z.strictObject({
+        days,
         version: number.optional().meta({ description: 'By default the newest published one' }),
       }),
       answers: { 200: enablementPreview },
@@ -40,6 +42,13 @@ export const mountEnablementPreview: Mount = (api) =>
         const adoption = await adoptionOf(tx, offer.enablement, version, now)
         if (adoption === null)
           return badField('version', 'is not a published version of this template')
+        const replayed = await replayRequests(c.var.ctx, tx, {
+          tenantId,
+          onlyOwn: true,
+          templateId: offer.templateId,
+          terms: adoption.to,
+          days: query.days,
+        })
         const diff = diffTerms(adoption.from, adoption.to)
         return ok({
           template: offer.template,
@@ -50,6 +59,7 @@ export const mountEnablementPreview: Mount = (api) =>
           modes: adoption.to.modes,
           limits: adoption.to.limits,
           diff: await diffView(tx, tenantId, diff),
+          replay: replayView(replayed, query),
         })
       }),
   )

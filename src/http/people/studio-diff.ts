@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { templateReach, templateVersionDiff } from '../../../schema/studio.ts'
+import { templateReach, templateReplay, templateVersionDiff } from '../../../schema/studio.ts'
 import { type Reached, type ReachMember, reachOf } from '../../core/reach.ts'
 import { diffTerms } from '../../core/terms.ts'
 import { catalogEntries } from '../../db/catalog.ts'
@@ -9,8 +9,19 @@ import type { Child } from '../../db/tree.ts'
 import { fail, ok } from '../../fault.ts'
 import { templatesBelow } from '../../flows/admin/check-template.ts'
 import { lastPublished, NO_TERMS } from '../../flows/admin/review-template.ts'
+import { replayRequests } from '../../flows/replay-requests.ts'
 import { endpoint, type Mount } from './endpoint.ts'
-import { byVersion, number, placeView, ratedView, STAFF, seenVersion } from './studio-views.ts'
+import {
+  byVersion,
+  days,
+  number,
+  ownVersion,
+  placeView,
+  ratedView,
+  replayView,
+  STAFF,
+  seenVersion,
+} from './studio-views.ts'
 import { read } from './write.ts'
 
 /** What a review looks at: the diff, and what the whole tree of templates can reach (SPEC section 3). */
@@ -38,7 +49,7 @@ const reachedView = (one: Reached) => ({
   by: one.by,
 })
 
-export const mountStudioDiff: Mount = (api) => {
+const mountDiff: Mount = (api) => {
   endpoint(
     api,
     {
@@ -113,4 +124,48 @@ export const mountStudioDiff: Mount = (api) => {
         })
       }),
   )
+}
+
+const mountReplay: Mount = (api) =>
+  endpoint(
+    api,
+    {
+      method: 'get',
+      path: '/templates/{id}/versions/{n}/replay',
+      summary: 'Recorded requests of this template, decided again under this version',
+      tag,
+      roles: STAFF,
+      params: byVersion,
+      query: z.strictObject({ days }),
+      answers: { 200: templateReplay },
+    },
+    (c, { params, query }) =>
+      read(c, 'replay_template', async (tx) => {
+        const found = await ownVersion(c, tx, params)
+        if (!found.ok) return found
+        const { template, version } = found.value
+        const done = await replayRequests(c.var.ctx, tx, {
+          tenantId: c.var.tenant.id,
+          onlyOwn: false,
+          templateId: template.id,
+          terms: version,
+          days: query.days,
+        })
+        return ok({
+          template: template.name,
+          version: version.version,
+          ...replayView(done, query),
+          others: done.others.map(({ permission, now, count }) => ({
+            permission,
+            outcome: now.outcome,
+            reason: now.reason,
+            count,
+          })),
+        })
+      }),
+  )
+
+export const mountStudioDiff: Mount = (api) => {
+  mountDiff(api)
+  mountReplay(api)
 }

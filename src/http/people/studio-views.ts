@@ -1,6 +1,7 @@
 import { z } from 'zod'
 import { id } from '../../../schema/people.ts'
 import { VERSION_MAX } from '../../../schema/studio.ts'
+import { REASONS } from '../../core/reason.ts'
 import type { Item } from '../../core/vocabulary.ts'
 import type { CatalogEntry } from '../../db/catalog.ts'
 import { selectTemplate, type TemplateRow, type VersionRow, versionsOf } from '../../db/studio.ts'
@@ -8,6 +9,7 @@ import type { Tx } from '../../db/tx.ts'
 import { iso } from '../../db/view-sessions.ts'
 import { fail, ok, type Result } from '../../fault.ts'
 import type { Versioned } from '../../flows/admin/draft-template.ts'
+import type { Replay } from '../../flows/replay-requests.ts'
 import type { PeopleContext, StaffRole } from './endpoint.ts'
 
 /** What the routes of the studio share. Every staff role reads; a template is found by id or name. */
@@ -138,6 +140,32 @@ export const placeView = ({ permission, resource, narrow }: Item) => ({
   permission,
   ...(resource === undefined ? {} : { resource }),
   ...(narrow === undefined ? {} : { narrow }),
+})
+
+/** How far back recorded requests are looked at. */
+export const days = z
+  .string()
+  .regex(/^[1-9][0-9]?$/, { error: 'must be a number of days from 1 to 90' })
+  .transform(Number)
+  .refine((n) => n <= 90, { error: 'must be at most 90' })
+  .default(30)
+  .meta({ type: 'integer', minimum: 1, maximum: 90, description: 'By default 30' })
+
+export const replayView = (done: Replay, of: { readonly days: number }) => ({
+  days: of.days,
+  items: done.items,
+  truncated: done.truncated,
+  changed: done.changed,
+  own: done.own.map(({ row, now }) => ({
+    ...placeView(row.item),
+    request_id: row.requestId,
+    item_id: row.itemId,
+    session_id: row.sessionId,
+    user_id: row.userId,
+    at: iso(row.at),
+    was: { outcome: REASONS[row.reason].outcome, reason: row.reason },
+    now: { outcome: now.outcome, reason: now.reason, says: REASONS[now.reason].says },
+  })),
 })
 
 /** What reviewers are told of an item, in the catalog's words of today. */

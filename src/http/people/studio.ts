@@ -13,7 +13,10 @@ import {
   templateValidate,
   templateValidated,
   templateVersion,
+  VERSION_MAX,
 } from '../../../schema/studio.ts'
+import { diffTerms } from '../../core/terms.ts'
+import { diffView } from '../../db/diff-view.ts'
 import {
   type CommentRow,
   selectComments,
@@ -22,6 +25,7 @@ import {
 } from '../../db/studio.ts'
 import { iso } from '../../db/view-sessions.ts'
 import { ok, type Result } from '../../fault.ts'
+import { exampleProblems } from '../../flows/admin/check-examples.ts'
 import { checkTemplate } from '../../flows/admin/check-template.ts'
 import {
   createTemplate,
@@ -35,6 +39,8 @@ import {
 import {
   changeSponsor,
   commentOn,
+  lastPublished,
+  NO_TERMS,
   type Reviewed,
   retireVersion,
   reviewVersion,
@@ -198,10 +204,24 @@ const mountDrafts: Mount = (api) => {
     },
     (c, { body }) =>
       read(c, 'validate_template', async (tx) => {
+        const tenantId = c.var.tenant.id
         const terms = await termsOf(tx, c.var.caller, body.draft)
-        const of = { tenantId: c.var.tenant.id, template: body.name, terms }
-        const problems = await checkTemplate(tx, of)
-        return ok({ ok: problems.length === 0, problems })
+        const of = { tenantId, template: body.name, terms }
+        const problems = [
+          ...(await checkTemplate(tx, of)),
+          ...(await exampleProblems(tx, terms, body.examples ?? [])),
+        ]
+        // Of a template that is somebody else's there is no draft, and nothing to compare with.
+        const found = body.name === undefined ? null : await seen(c, tx, body.name)
+        const own = found?.ok && found.value.template.tenantId === tenantId ? found.value : null
+        const last = lastPublished(own?.versions ?? [], VERSION_MAX + 1)
+        const diff = diffTerms(last ?? { ...NO_TERMS, limits: terms.limits }, terms)
+        return ok({
+          ok: problems.length === 0,
+          problems,
+          ...(last === undefined ? {} : { against: last.version }),
+          diff: await diffView(tx, tenantId, diff),
+        })
       }),
   )
 }

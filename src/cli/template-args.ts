@@ -1,0 +1,15 @@
+import type { ArgsDef } from 'citty'
+
+/** Options of `lend template`. */
+export const TEMPLATE_ARGS = {
+  action: { type: 'positional', description: 'export, validate, diff or apply' },
+  what: { type: 'positional', description: 'A template’s name to export; else a JSON file' },
+  tenant: { type: 'string', default: 'studio', description: 'Slug of the tenant that owns it' },
+  url: {
+    type: 'string',
+    description: 'Where Lend is; left out: LEND_URL, or http://localhost:4000',
+  },
+  version: { type: 'string', description: 'Of export: by default the open draft, or the newest' },
+  over: { type: 'string', description: 'Of apply: the revision of the open draft to write over' },
+  submit: { type: 'boolean', description: 'Of apply: hand the draft to review' },
+} as const satisfies ArgsDef
