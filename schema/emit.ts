@@ -2,6 +2,7 @@ import { z } from 'zod'
 import { activityRecord } from './activity.ts'
 import { authDecision } from './auth-decision.ts'
 import { sessionClaimsSchema } from './claims.ts'
+import * as explanation from './explanation.ts'
 import * as people from './people.ts'
 import * as studio from './studio.ts'
 import * as templates from './templates.ts'
@@ -44,10 +45,10 @@ export function emitted(): ReadonlyMap<string, string> {
   put('people/template-version-diff', studio.templateVersionDiff, 'output')
   put('people/template-reach', studio.templateReach, 'output')
   put('people/enablement-preview', studio.enablementPreview, 'output')
-  put('people/explanation', studio.explanation, 'output')
-  put('people/item-explanation', studio.itemExplanation, 'output')
-  put('people/template-try', studio.templateTry, 'input')
-  put('people/template-tried', studio.templateTried, 'output')
+  put('people/explanation', explanation.explanation, 'output')
+  put('people/item-explanation', explanation.itemExplanation, 'output')
+  put('people/template-try', explanation.templateTry, 'input')
+  put('people/template-tried', explanation.templateTried, 'output')
   put('people/template-replay', studio.templateReplay, 'output')
   put('template-file', studio.templateFile, 'input')
   return files

@@ -7,7 +7,7 @@ import { templateDiff } from './templates.ts'
 
 /** Templates as they are built and reviewed (SPEC sections 3 and 8). Requests are strict; answers are open. */
 export const VERSION_MAX = 999_999
-const ITEMS_MAX = 200
+export const ITEMS_MAX = 200
 const TITLE_LENGTH_MAX = 120
 const PURPOSE_LENGTH_MAX = 2000
 const CONTEXT_LENGTH_MAX = 20_000
@@ -114,7 +114,7 @@ export const templateProblem = z
   })
   .meta({ id: 'TemplateProblem' })
 
-const place = z.object({
+export const place = z.object({
   permission: z.string(),
   resource: z.string().optional(),
   narrow: z.record(z.string(), z.unknown()).optional(),
@@ -210,7 +210,7 @@ export const templateComment = z
 
 export const sponsorChange = z.strictObject({ sponsor: id })
 
-const rated = z.object({
+export const rated = z.object({
   title: z.string(),
   unlocks: z.string(),
   kind: z.enum(KINDS).optional().meta({ description: 'Absent when the catalog has it no more' }),
@@ -283,86 +283,6 @@ export const templateFile = z
     examples,
   })
   .meta({ id: 'TemplateFile' })
-
-const decided = {
-  outcome: z.enum(OUTCOMES),
-  reason: z.string().meta({ description: 'A row of the decision (SPEC section 4)' }),
-  says: z.string().meta({ description: 'Why, in a plain sentence' }),
-  rule_id: z.string().optional(),
-}
-const layerAnswer = z.object({
-  layer: z.string(),
-  decides: z.boolean().meta({ description: 'Whose word counted' }),
-  outcome: z
-    .enum(OUTCOMES)
-    .optional()
-    .meta({ description: 'Absent: it lets the item through to the next layer' }),
-  reason: z.string().optional(),
-  rule_id: z.string().optional(),
-  says: z.string(),
-})
-const explained = place.extend({
-  ...rated.shape,
-  ...decided,
-  layers: z.array(layerAnswer).meta({ description: 'Strongest first' }),
-})
-
-export const explanation = explained
-  .extend({
-    user_id: z.string(),
-    template: z.string(),
-    template_version: z.int().optional(),
-    mode: z.enum(MODES).meta({ description: 'That a new session would run in' }),
-    blocked: z
-      .enum(['template_off', 'user_disabled', 'frozen'])
-      .optional()
-      .meta({ description: 'Nothing could be asked for at all' }),
-  })
-  .meta({ id: 'Explanation' })
-
-export const itemExplanation = z
-  .object({
-    request_id: z.string(),
-    item_id: z.string(),
-    session_id: z.string(),
-    recorded: z.object({
-      outcome: z.enum(['pending', 'granted', 'refused']),
-      reason: z.string(),
-      says: z.string(),
-      asked_reason: z.string().optional(),
-      rule_id: z.string().optional(),
-      decided_at: time.optional(),
-    }),
-    now: explained.meta({ description: 'What the same session would get if it asked again' }),
-    session_over: z.boolean(),
-  })
-  .meta({ id: 'ItemExplanation' })
-
-export const templateTry = z.strictObject({
-  user: z
-    .union([
-      z.strictObject({ login: id.meta({ description: 'A person of this organisation' }) }),
-      z.strictObject({
-        permissions: z
-          .array(draftItem)
-          .max(ITEMS_MAX)
-          .meta({ description: 'What a made-up person has' }),
-      }),
-    ])
-    .meta({ description: 'For whom it would ask' }),
-  mode: z.enum(MODES).default('ask'),
-  items: z.array(draftItem).min(1).max(LIMITS.itemsPerRequest),
-})
-export const templateTried = z
-  .object({
-    template: z.string(),
-    version: z.int(),
-    mode: z
-      .enum(MODES)
-      .meta({ description: 'The one asked for, or ask where the version has it not' }),
-    items: z.array(explained),
-  })
-  .meta({ id: 'TemplateTried' })
 
 const replayFields = {
   days: z.int(),

@@ -151,6 +151,14 @@ const COMMANDS = {
         process.stdout.write(`${line}\n`),
       ),
   ),
+  reseal: command(
+    'Seal kept credentials anew with the first of LEND_SECRET_KEYS, so that the others can be taken out',
+    {},
+    async () => {
+      const out = (line: string) => process.stdout.write(`${line}\n`)
+      return (await import('./reseal.ts')).reseal(process.env, out)
+    },
+  ),
   conformance: command(
     'Try hostile tokens against a resource server: which does it wrongly accept?',
     CONFORMANCE_ARGS,

@@ -58,6 +58,10 @@ const ROUTES: [string, string, unknown?][] = [
   ['GET', '/enablements/renewal-briefs'],
   ['PUT', '/enablements/renewal-briefs', { status: 'off' }],
   ['GET', '/enablements/renewal-briefs/preview'],
+  ['POST', '/enablements/renewal-briefs/narrow', { remove: [{ permission: 'accounts:read' }] }],
+  ['GET', '/reviews'],
+  ['GET', '/consent-health'],
+  ['DELETE', '/reviews/rules/rul_x'],
 ]
 
 describe('the doors of administration', () => {

@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
-import * as contract from '../../schema/studio.ts'
+import * as contract from '../../schema/explanation.ts'
 import { createPeople, type Json, type People } from '../support/people.ts'
 import { CATALOG, type Login } from '../support/world-seed.ts'
 import { expectProblem, items } from './support/admin.ts'

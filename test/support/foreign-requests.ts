@@ -85,6 +85,9 @@ const bodiesOf = (victim: Victim, own: Own): ForeignRequests['bodies'] => ({
     { body: { status: 'on' } },
     { body: { status: 'off' } },
   ],
+  'POST /t/:tenant/api/enablements/:template/narrow': () => [
+    { body: { remove: [{ permission: 'accounts:read' }] } },
+  ],
   'POST /t/:tenant/api/admin/users/:id/permissions': () => [
     { body: { permission: 'accounts:read' } },
   ],

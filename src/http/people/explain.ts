@@ -1,6 +1,11 @@
 import { z } from 'zod'
+import {
+  explanation,
+  itemExplanation,
+  templateTried,
+  templateTry,
+} from '../../../schema/explanation.ts'
 import { id, templateName } from '../../../schema/people.ts'
-import { explanation, itemExplanation, templateTried, templateTry } from '../../../schema/studio.ts'
 import { assert } from '../../core/assert.ts'
 import { effectiveMode, factsOf } from '../../core/facts.ts'
 import { explainLayers } from '../../core/layers.ts'

@@ -1,6 +1,7 @@
 import { mountActivity } from './activity.ts'
 import { mountAdmin } from './admin-mounts.ts'
 import { mountCatalog } from './catalog.ts'
+import { mountCompliance } from './compliance.ts'
 import { mountEnablementPreview } from './enablement-preview.ts'
 import { mountEnablements } from './enablements.ts'
 import type { Mount } from './endpoint.ts'
@@ -12,6 +13,7 @@ import { mountRequests } from './requests.ts'
 import { mountRules } from './rules.ts'
 import { mountSessions } from './sessions.ts'
 import { mountStudio } from './studio.ts'
+import { mountStudioComments } from './studio-comments.ts'
 import { mountStudioDiff } from './studio-diff.ts'
 import { mountTemplateChanges } from './template-changes.ts'
 
@@ -25,11 +27,13 @@ export const MOUNTS: readonly Mount[] = [
   mountEnablements,
   mountEnablementPreview,
   mountStudio,
+  mountStudioComments,
   mountStudioDiff,
   mountExplain,
   mountEvents,
   mountCatalog,
   mountActivity,
+  mountCompliance,
   mountAdmin,
   mountFreezes,
 ]

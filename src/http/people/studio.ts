@@ -3,8 +3,6 @@ import { listOf, templateName } from '../../../schema/people.ts'
 import {
   sponsorChange,
   template,
-  templateComment,
-  templateCommentNew,
   templateDraft,
   templateNew,
   templateNote,
@@ -17,13 +15,7 @@ import {
 } from '../../../schema/studio.ts'
 import { diffTerms } from '../../core/terms.ts'
 import { diffView } from '../../db/diff-view.ts'
-import {
-  type CommentRow,
-  selectComments,
-  selectTemplates,
-  selectVersions,
-} from '../../db/studio.ts'
-import { iso } from '../../db/view-sessions.ts'
+import { selectTemplates, selectVersions } from '../../db/studio.ts'
 import { ok, type Result } from '../../fault.ts'
 import { exampleProblems } from '../../flows/admin/check-examples.ts'
 import { checkTemplate } from '../../flows/admin/check-template.ts'
@@ -38,7 +30,6 @@ import {
 } from '../../flows/admin/draft-template.ts'
 import {
   changeSponsor,
-  commentOn,
   lastPublished,
   NO_TERMS,
   type Reviewed,
@@ -52,7 +43,6 @@ import {
   BUILDERS,
   byRef,
   byVersion,
-  ownVersion,
   REVIEWERS,
   revisionOf,
   STAFF,
@@ -344,61 +334,9 @@ const mountReview: Mount = (api) => {
   )
 }
 
-const commentView = (row: CommentRow) => ({
-  id: row.id,
-  user: { id: row.userId, login: row.login, name: row.name },
-  kind: row.kind,
-  body: row.body,
-  created_at: iso(row.createdAt),
-})
-const COMMENTS_MAX = 500
-
-const mountComments: Mount = (api) => {
-  const path = '/templates/{id}/versions/{n}/comments'
-  endpoint(
-    api,
-    {
-      method: 'get',
-      path,
-      summary: 'What was said of a version, oldest first; reviews are among it',
-      tag,
-      roles: STAFF,
-      params: byVersion,
-      answers: { 200: listOf(templateComment) },
-    },
-    (c, { params }) =>
-      read(c, 'list_template_comments', async (tx) => {
-        const found = await ownVersion(c, tx, params)
-        if (!found.ok) return found
-        const of = { template: found.value.template, version: params.n, limit: COMMENTS_MAX }
-        return ok({ items: (await selectComments(tx, of)).map(commentView) })
-      }),
-  )
-  endpoint(
-    api,
-    {
-      method: 'post',
-      path,
-      summary: 'Say something about a version',
-      tag,
-      roles: STUDIO,
-      params: byVersion,
-      body: templateCommentNew,
-      idempotent: true,
-      answers: { 201: z.object({ id: z.string() }) },
-    },
-    (c, { params, body }) =>
-      write(c, 'comment_on_template', async (tx) => {
-        const input = { ref: params.id, version: params.n, ...body }
-        return answered(await commentOn(c.var.ctx, c.var.caller, input, tx), 201, (done) => done)
-      }),
-  )
-}
-
 export const mountStudio: Mount = (api) => {
   mountList(api)
   mountDrafts(api)
   mountMoves(api)
   mountReview(api)
-  mountComments(api)
 }
