@@ -308,12 +308,12 @@ export const selectBuildable = (
     and (t.tenant_id = ${of.tenantId} or (t.visibility = 'public' and v.status in ('published', 'retired')))
   order by t.name, v.version`
 
-/** Tenants that have a template on, by id: the order in which their guards are taken. */
-export async function tenantsWithTemplateOn(
+/** Tenants that have adopted a version of a template, by id: the order in which their guards are taken. */
+export async function tenantsThatAdopted(
   tx: Tx,
   templateId: TemplateId,
 ): Promise<readonly { readonly id: TenantId; readonly slug: string }[]> {
   return tx.sql<{ id: TenantId; slug: string }>`
     select t.id, t.slug from enablement e join tenant t on t.id = e.tenant_id
-    where e.template_id = ${templateId} and e.status = 'on' order by t.id`
+    where e.template_id = ${templateId} order by t.id`
 }

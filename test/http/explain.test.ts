@@ -246,7 +246,9 @@ describe('a trial of a draft', () => {
     expect(items(await trial({ ...of('x'), user: { permissions: [] } }))).toMatchObject([
       { reason: 'user_lacks_access' },
     ])
-    expectProblem(await trial(of('adam'), 'adam'), 404, 'not_found')
+    // Neither an admin's nor an auditor's: a trial is a builder's and a reviewer's.
+    for (const login of ['adam', 'sol'] as const)
+      expectProblem(await trial(of('bo'), login), 403, 'forbidden')
     expectProblem(await trial(of('maya'), 'maya'), 403, 'forbidden')
   })
 })

@@ -398,6 +398,13 @@ describe('publishing', () => {
     expect(JSON.stringify(told)).not.toContain('usr_')
   })
 
+  test('a narrowing is adopted where the template is off too: turned on again, it is not the wider one', async () => {
+    await call('adam', 'PUT', '/enablements/renewal-briefs', { status: 'off' })
+    await publishBriefs({ ceiling: V3.slice(1) })
+    const on = await call('adam', 'PUT', '/enablements/renewal-briefs', { status: 'on' })
+    expect(on.body).toMatchObject({ status: 'on', adopted_version: 4 })
+  })
+
   test.each([
     ['widens', { ceiling: [...V3, { permission: 'email-templates:write' }] }, true],
     ['says something else to the agent', { context: 'Be long.' }, false],

@@ -11,7 +11,7 @@ import {
   selectSponsor,
   setCurrentSponsor,
   type TemplateRow,
-  tenantsWithTemplateOn,
+  tenantsThatAdopted,
   type VersionRow,
 } from '../../db/studio.ts'
 import type { Tx } from '../../db/tx.ts'
@@ -51,8 +51,8 @@ export const lastPublished = (
   versions.find((one) => one.status === 'retired' && one.version < but)
 
 /**
- * Adopts a version in every tenant that has the template on and for which it only narrows, in the order of their guards
- * (SPEC section 3). Others wait for their admin. Whether it narrows is asked of what each has adopted: one that never took a
+ * Adopts a version in every tenant for which it only narrows, in the order of their guards (SPEC section 3); where the
+ * template is off too, or turning it on again would bring the wider version back. Others wait for their admin. Whether it narrows is asked of what each has adopted: one that never took a
  * wider version in between is not widened by a narrowing of it. Under the template's lock, which adoptions hold shared.
  */
 async function adoptWhereNarrower(
@@ -71,7 +71,7 @@ async function adoptWhereNarrower(
     return !diff.widens && diff.context === null
   }
   const now = secondsNow(ctx.clock)
-  for (const { id: tenantId } of await tenantsWithTemplateOn(tx, template.id)) {
+  for (const { id: tenantId } of await tenantsThatAdopted(tx, template.id)) {
     const name = template.name
     const seen = await selectEnablement(tx, { tenantId, template: name })
     const adopted = (at: number) => all.find((one) => one.version === at)
@@ -79,7 +79,7 @@ async function adoptWhereNarrower(
     // Nothing that was decided on the wider version can commit after this.
     await guardTenantAlone(tx, tenantId)
     const before = await selectEnablement(tx, { tenantId, template: name })
-    if (before === null || before.status !== 'on') continue
+    if (before === null) continue
     const adoption = await adoptionOf(tx, before, version.version, now)
     if (adoption === null || diffTerms(adoption.from, adoption.to).widens) continue
     await adoptIn(ctx, tx, { tenantId, by: null, adoption })

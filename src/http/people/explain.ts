@@ -23,7 +23,7 @@ import { type ExplainedItem, explainAsk, explainItems } from '../../flows/explai
 import { secondsNow } from '../../flows/live.ts'
 import { READERS } from './admin-common.ts'
 import { endpoint, type Mount, needs } from './endpoint.ts'
-import { byVersion, ownVersion, placeView, ratedView, STAFF } from './studio-views.ts'
+import { byVersion, ownVersion, placeView, ratedView, STUDIO } from './studio-views.ts'
 import { read } from './write.ts'
 
 /** Why: the same decision with every layer's answer, for a person, their admins and auditors, and for builders' trials. */
@@ -161,7 +161,7 @@ const mountTry: Mount = (api) =>
       summary:
         'What would happen if a session of this version asked for these items. Nothing is written',
       tag: 'templates',
-      roles: STAFF,
+      roles: STUDIO,
       params: byVersion,
       body: templateTry,
       answers: { 200: templateTried },
