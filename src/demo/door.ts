@@ -132,6 +132,13 @@ async function credentialsOf(
     proxies: facts.proxies
       .filter(({ name }) => known('proxies').has(name))
       .map(({ name, mounts }) => ({ name, mounts, secret: secretFor('proxies', name) })),
+    services: facts.services
+      .filter(({ service }) => known('services').has(service))
+      .map(({ id, service }) => ({
+        client_id: id,
+        client_secret: secretFor('services', service),
+        service,
+      })),
   })
 }
 

@@ -1,6 +1,7 @@
 import { mountActivity } from './activity.ts'
 import { mountAdmin } from './admin-mounts.ts'
 import { mountCatalog } from './catalog.ts'
+import { mountCatalogPublishing } from './catalog-publish.ts'
 import { mountEnablements } from './enablements.ts'
 import type { Mount } from './endpoint.ts'
 import { mountEvents } from './events.ts'
@@ -20,6 +21,7 @@ export const MOUNTS: readonly Mount[] = [
   mountTemplateChanges,
   mountEnablements,
   mountEvents,
+  mountCatalogPublishing,
   mountCatalog,
   mountActivity,
   mountAdmin,
