@@ -60,7 +60,7 @@ const shape = z
       .optional(),
     creates_users: z.boolean({ error: 'must be true or false' }).default(false),
     private_network: z.boolean({ error: 'must be true or false' }).default(false),
-    operator: z.boolean({ error: 'must be true or false' }).default(false),
+    operator: z.boolean({ error: 'must be true or false' }).optional(),
   })
   .refine((s) => s.private_network || s.issuer.startsWith('https:'), {
     path: ['issuer'],
@@ -121,7 +121,7 @@ function fromFlags(given: Given): unknown {
     },
     creates_users: given.flag('creates-users'),
     private_network: given.flag('private-network'),
-    operator: given.flag('operator'),
+    ...(given.flag('operator') ? { operator: true } : {}),
   }
 }
 
