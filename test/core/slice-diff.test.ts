@@ -24,7 +24,7 @@ const tool: SlicePermission = {
   ...{ ...api, id: 'a:send', kind: 'tool', enforced_at: 'tool_gateway' },
   tool: { tools: ['a/send', 'a/post'], destination: '/to' },
 }
-const before = (of: Partial<SliceBefore>): SliceBefore => ({
+const inForce = (of: Partial<SliceBefore>): SliceBefore => ({
   ...{ permissions: [], endpoints: [], retired: [], gone: [] },
   ...of,
 })
@@ -77,7 +77,7 @@ describe('each change of a permission, and what it does', () => {
   ]
   test.each(CASES)('%o with %o: %s', (from, change, said) => {
     const to = { ...from, ...change }
-    const changes = diffSlices(before({ permissions: [from] }), {
+    const changes = diffSlices(inForce({ permissions: [from] }), {
       permissions: [to],
       endpoints: [],
     })
@@ -87,9 +87,9 @@ describe('each change of a permission, and what it does', () => {
   test('a new one is neutral, one that goes tightens, one that comes back as it left is neutral', () => {
     const none: Slice = { permissions: [], endpoints: [] }
     const one: Slice = { ...none, permissions: [api] }
-    expect(diffSlices(before({}), one)).toMatchObject([{ what: 'added', effect: 'neutral' }])
-    expect(diffSlices(before(one), none)).toMatchObject([{ what: 'removed', effect: 'tightens' }])
-    expect(diffSlices(before({ retired: [api] }), one)).toMatchObject([
+    expect(diffSlices(inForce({}), one)).toMatchObject([{ what: 'added', effect: 'neutral' }])
+    expect(diffSlices(inForce(one), none)).toMatchObject([{ what: 'removed', effect: 'tightens' }])
+    expect(diffSlices(inForce({ retired: [api] }), one)).toMatchObject([
       { what: 'returned', effect: 'neutral' },
     ])
   })
@@ -97,8 +97,8 @@ describe('each change of a permission, and what it does', () => {
   test('taking a never-delegable permission away and putting it back delegable loosens', () => {
     const retired = [{ ...api, delegable: false }]
     const after: Slice = { permissions: [api], endpoints: [] }
-    expect(loosens(diffSlices(before({ retired }), after))).toMatchObject([{ what: 'delegable' }])
-    expect(tighterPart(before({ retired }), after).permissions[0]?.delegable).toBe(false)
+    expect(loosens(diffSlices(inForce({ retired }), after))).toMatchObject([{ what: 'delegable' }])
+    expect(tighterPart(inForce({ retired }), after).permissions[0]?.delegable).toBe(false)
   })
 })
 
@@ -159,7 +159,7 @@ describe('each change of an endpoint, and what it does', () => {
     ['back, looser', [], [end('/x', 'OPEN')], 'added loosens', [end('/x', 'AUTHENTICATED')]],
   ]
   test.each(CASES)('%s: %j to %j: %s', (_, from, to, said, gone = []) => {
-    const changes = diffSlices(before({ endpoints: from, gone }), {
+    const changes = diffSlices(inForce({ endpoints: from, gone }), {
       permissions: [],
       endpoints: to,
     })
@@ -272,7 +272,7 @@ describe('the part that loosens nothing', () => {
     fc.assert(
       fc.property(slice, slice, permissions, (was, asked, once) => {
         const retired = once.filter((p) => !was.permissions.some((o) => o.id === p.id))
-        const now = tighterPart(before({ ...was, retired }), asked)
+        const now = tighterPart(inForce({ ...was, retired }), asked)
         for (const p of now.permissions) {
           const old = [...was.permissions, ...retired].find((o) => o.id === p.id)
           if (old !== undefined) expect([p, old, isNoLooser(p, old)]).toEqual([p, old, true])
@@ -284,7 +284,7 @@ describe('the part that loosens nothing', () => {
           expect([path, ok]).toEqual([path, true])
         }
         // And nothing of it would have to wait.
-        expect(loosens(diffSlices(before({ ...was, retired }), now))).toEqual([])
+        expect(loosens(diffSlices(inForce({ ...was, retired }), now))).toEqual([])
       }),
       { numRuns: 3000 },
     )
@@ -293,8 +293,8 @@ describe('the part that loosens nothing', () => {
   test('is all of it when nothing loosens', () => {
     fc.assert(
       fc.property(slice, slice, (was, asked) => {
-        fc.pre(loosens(diffSlices(before(was), asked)).length === 0)
-        expect(tighterPart(before(was), asked)).toEqual(asked)
+        fc.pre(loosens(diffSlices(inForce(was), asked)).length === 0)
+        expect(tighterPart(inForce(was), asked)).toEqual(asked)
       }),
       { numRuns: 2000 },
     )
@@ -303,8 +303,8 @@ describe('the part that loosens nothing', () => {
   test('is in force what it was when the same is asked again', () => {
     fc.assert(
       fc.property(slice, (was) => {
-        expect(diffSlices(before(was), was)).toEqual([])
-        expect(tighterPart(before(was), was)).toEqual(was)
+        expect(diffSlices(inForce(was), was)).toEqual([])
+        expect(tighterPart(inForce(was), was)).toEqual(was)
       }),
     )
   })

@@ -2,6 +2,7 @@ import { mountActivity } from './activity.ts'
 import { mountAdmin } from './admin-mounts.ts'
 import { mountCatalog } from './catalog.ts'
 import { mountCatalogPublishing } from './catalog-publish.ts'
+import { mountCompliance } from './compliance.ts'
 import { mountEnablements } from './enablements.ts'
 import type { Mount } from './endpoint.ts'
 import { mountEvents } from './events.ts'
@@ -24,6 +25,7 @@ export const MOUNTS: readonly Mount[] = [
   mountCatalogPublishing,
   mountCatalog,
   mountActivity,
+  mountCompliance,
   mountAdmin,
   mountFreezes,
 ]
