@@ -1,8 +1,10 @@
 import { z } from 'zod'
 import { activityRecord } from './activity.ts'
 import { authDecision } from './auth-decision.ts'
+import * as catalog from './catalog.ts'
 import { sessionClaimsSchema } from './claims.ts'
 import * as people from './people.ts'
+import { permissionsFile } from './permissions-file.ts'
 import * as templates from './templates.ts'
 import { TOOLS } from './tools.ts'
 
@@ -35,5 +37,9 @@ export function emitted(): ReadonlyMap<string, string> {
   put('people/rule-new', people.ruleNew, 'input')
   put('people/template-change', templates.templateChange, 'output')
   put('people/template-confirm', templates.templateConfirm, 'input')
+  put('permissions-file', permissionsFile, 'input')
+  put('people/catalog-published', catalog.catalogPublished, 'output')
+  put('people/catalog-diff', catalog.catalogDiff, 'output')
+  put('people/catalog-proposal', catalog.proposal, 'output')
   return files
 }

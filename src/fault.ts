@@ -173,6 +173,11 @@ export const FAULTS = {
     oauth: 'invalid_request',
     says: 'The template has changed again since this was shown. Load it again.',
   },
+  catalog_changed: {
+    status: 409,
+    oauth: 'invalid_request',
+    says: 'The catalog has changed since. Look at the difference again.',
+  },
   sensitive_not_remembered: {
     status: 422,
     oauth: 'invalid_request',

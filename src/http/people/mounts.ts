@@ -1,6 +1,7 @@
 import { mountActivity } from './activity.ts'
 import { mountAdmin } from './admin-mounts.ts'
 import { mountCatalog } from './catalog.ts'
+import { mountCatalogPublishing } from './catalog-publish.ts'
 import { mountCompliance } from './compliance.ts'
 import { mountEnablements } from './enablements.ts'
 import type { Mount } from './endpoint.ts'
@@ -21,6 +22,7 @@ export const MOUNTS: readonly Mount[] = [
   mountTemplateChanges,
   mountEnablements,
   mountEvents,
+  mountCatalogPublishing,
   mountCatalog,
   mountActivity,
   mountCompliance,
