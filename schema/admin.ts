@@ -3,7 +3,7 @@ import { RESOURCE_LENGTH_MAX } from '../src/core/limits.ts'
 import { id, name, narrowAsked, templateName, time } from './people.ts'
 
 /** Administration of a tenant (SPEC section 8). Requests are strict; answers are open, so that they can grow. */
-const NAME_LENGTH_MAX = 120
+export const NAME_LENGTH_MAX = 120
 const URL_LENGTH_MAX = 512
 const CLIENT_LENGTH_MAX = 255
 const MEMBERS_MAX = 5000
@@ -14,7 +14,7 @@ const VALUES_MAX = 100
 const VALUE_LENGTH_MAX = 256
 
 export const STAFF_ROLES = ['org_admin', 'auditor', 'builder', 'reviewer'] as const
-const status = z.enum(['active', 'disabled'])
+export const status = z.enum(['active', 'disabled'])
 
 const distinct = <Item extends z.ZodType<string>>(item: Item, max: number) =>
   z
@@ -63,7 +63,7 @@ export const userNew = z.strictObject({
 })
 
 /** An empty change is an error: it was meant to change something. */
-const change = <Shape extends z.core.$ZodLooseShape>(shape: Shape) =>
+export const change = <Shape extends z.core.$ZodLooseShape>(shape: Shape) =>
   z.strictObject(shape).refine((patch) => Object.values(patch).some((v) => v !== undefined), {
     error: 'changes nothing',
   })
@@ -194,7 +194,7 @@ type Jwks = { readonly [name: string]: unknown }
 const isJwks = (value: unknown): value is Jwks =>
   typeof value === 'object' && value !== null && !Array.isArray(value)
 /** Its keys are checked one by one when it is registered. */
-const jwks = z.custom<Jwks>(isJwks, { error: 'must be a JWK set' }).meta({ type: 'object' })
+export const jwks = z.custom<Jwks>(isJwks, { error: 'must be a JWK set' }).meta({ type: 'object' })
 
 export const agent = z
   .object({

@@ -1,9 +1,11 @@
 import { z } from 'zod'
 import { activityRecord } from './activity.ts'
 import { authDecision } from './auth-decision.ts'
+import * as catalog from './catalog.ts'
 import { sessionClaimsSchema } from './claims.ts'
 import * as explanation from './explanation.ts'
 import * as people from './people.ts'
+import { permissionsFile } from './permissions-file.ts'
 import * as studio from './studio.ts'
 import * as templates from './templates.ts'
 import { TOOLS } from './tools.ts'
@@ -51,5 +53,9 @@ export function emitted(): ReadonlyMap<string, string> {
   put('people/template-tried', explanation.templateTried, 'output')
   put('people/template-replay', studio.templateReplay, 'output')
   put('template-file', studio.templateFile, 'input')
+  put('permissions-file', permissionsFile, 'input')
+  put('people/catalog-published', catalog.catalogPublished, 'output')
+  put('people/catalog-diff', catalog.catalogDiff, 'output')
+  put('people/catalog-proposal', catalog.proposal, 'output')
   return files
 }

@@ -48,3 +48,11 @@ export type EnforcementCaller = {
   /** May ask what a person themselves may do; absent: only what a session holds. */
   readonly asksAboutUsers?: boolean
 }
+
+/** A service's own client, in the operator's tenant: it publishes that service's part of the catalog and nothing else. */
+export type ServiceCaller = {
+  readonly as: 'service'
+  readonly tenant: TenantRef
+  readonly clientId: string
+  readonly service: string
+}

@@ -188,6 +188,11 @@ export const FAULTS = {
     oauth: 'unauthorized_client',
     says: 'Nobody reviews what they wrote: somebody else has to.',
   },
+  catalog_changed: {
+    status: 409,
+    oauth: 'invalid_request',
+    says: 'The catalog has changed since. Look at the difference again.',
+  },
   sensitive_not_remembered: {
     status: 422,
     oauth: 'invalid_request',

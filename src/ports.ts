@@ -29,6 +29,8 @@ export const ID_PREFIXES = {
   freeze: 'frz',
   toolServer: 'tsv',
   proxy: 'prx',
+  serviceClient: 'scl',
+  proposal: 'prp',
 } as const
 
 export type Ids = {

@@ -3,6 +3,7 @@ import { stripVTControlCharacters } from 'node:util'
 import { type ArgsDef, type CommandDef, defineCommand, renderUsage, runCommand } from 'citty'
 import { BadSetting } from '../config.ts'
 import type { SigningAlg } from '../tokens/keys.ts'
+import { CATALOG_ARGS } from './catalog-args.ts'
 import { CONFORMANCE_ARGS } from './conformance-args.ts'
 import { askServer } from './door-client.ts'
 import { type Given, strictly } from './options.ts'
@@ -142,6 +143,14 @@ const COMMANDS = {
     async (given) => (await import('./setup.ts')).setup(given),
   ),
   'rotate-keys': rotateKeys,
+  catalog: command(
+    'Check, compare and publish a service’s permissions.json, or draft one',
+    CATALOG_ARGS,
+    async (given) =>
+      (await import('./catalog.ts')).catalog(given, process.env, (line) =>
+        process.stdout.write(`${line}\n`),
+      ),
+  ),
   'verify-activity': verifyActivity,
   template: command(
     'Templates as files: export NAME, or validate, diff, apply FILE. LEND_TOKEN is a person’s token',

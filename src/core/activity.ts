@@ -28,6 +28,8 @@ export const ACTIVITY_TYPES = [
   'enablement.changed',
   'enablement.adopted',
   'catalog.published',
+  'catalog.proposed',
+  'catalog.reviewed',
   'freeze.created',
   'freeze.ended',
   'admin.changed',

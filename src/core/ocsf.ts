@@ -57,6 +57,8 @@ const MAPPING: { readonly [Type in ActivityType]: Mapped } = {
   'enablement.changed': ['entity_management', UPDATE, 'Update'],
   'enablement.adopted': ['entity_management', UPDATE, 'Update'],
   'catalog.published': ['entity_management', UPDATE, 'Update'],
+  'catalog.proposed': ['entity_management', OTHER, 'Propose'],
+  'catalog.reviewed': ['entity_management', OTHER, 'Review'],
   'freeze.created': ['entity_management', CREATE, 'Create'],
   'freeze.ended': ['entity_management', DELETE, 'Delete'],
   'admin.changed': ['entity_management', UPDATE, 'Update'],

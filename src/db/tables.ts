@@ -36,6 +36,39 @@ export const registry = pgTable('registry', {
   serviceId: text('service_id').notNull(),
   publishedAt: timestamp('published_at', { withTimezone: true, precision: 3 }).notNull(),
   publishedBy: text('published_by').notNull(),
+  slice: jsonb('slice'),
+  how: text('how').notNull().default('published'),
+})
+
+export const operatorTenant = pgTable('operator_tenant', {
+  onlyRow: boolean('only_row').primaryKey().default(true),
+  tenantId: text('tenant_id').notNull(),
+})
+
+export const serviceClient = pgTable('service_client', {
+  id: text('id').primaryKey(),
+  tenantId: text('tenant_id').notNull(),
+  serviceId: text('service_id').notNull(),
+  secretHash: text('secret_hash'),
+  jwks: jsonb('jwks'),
+  status: text('status').notNull().default('active'),
+  createdAt: timestamp('created_at', { withTimezone: true, precision: 3 }).notNull(),
+})
+
+export const catalogProposal = pgTable('catalog_proposal', {
+  id: text('id').primaryKey(),
+  tenantId: text('tenant_id').notNull(),
+  serviceId: text('service_id').notNull(),
+  slice: jsonb('slice').notNull(),
+  changes: jsonb('changes').notNull(),
+  status: text('status').notNull().default('open'),
+  proposedBy: text('proposed_by').notNull(),
+  proposedHow: text('proposed_how').notNull(),
+  createdAt: timestamp('created_at', { withTimezone: true, precision: 3 }).notNull(),
+  version: integer('version'),
+  reviewedBy: text('reviewed_by'),
+  reviewedAt: timestamp('reviewed_at', { withTimezone: true, precision: 3 }),
+  comment: text('comment'),
 })
 
 export const permission = pgTable('permission', {

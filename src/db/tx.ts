@@ -12,7 +12,7 @@ import * as tables from './tables.ts'
  * JSON goes in as `${json(value)}::text::jsonb`; times come out as `extract(epoch from …)::float8`, since the two
  * drivers disagree on both.
  *
- * Lock order, the same in every flow: guards (tenant, then user), root sessions by id, sessions, requests, the rest.
+ * Lock order, the same in every flow: guards (catalog, tenant, then user), root sessions by id, sessions, requests, the rest.
  */
 export type Tx = {
   readonly sql: <T>(text: TemplateStringsArray, ...values: readonly SqlValue[]) => Promise<T[]>

@@ -1,6 +1,7 @@
 import { createHash, timingSafeEqual } from 'node:crypto'
 import { compactVerify, type JWK } from 'jose'
 import type { TenantRef } from '../callers.ts'
+import { unreachable } from '../core/assert.ts'
 import { ASSERTION_LIFE_SECONDS_MAX } from '../core/limits.ts'
 import type { AgentId } from '../core/vocabulary.ts'
 import { type Db, type Tx, withRead, withTx } from '../db/tx.ts'
@@ -34,6 +35,12 @@ export type ClientIdentity =
       /** May ask what a person themselves may do. */
       readonly asksAboutUsers?: boolean
     }
+  | {
+      /** Publishes one service's part of the catalog, and does nothing else. */
+      readonly kind: 'service_client'
+      readonly id: string
+      readonly services: readonly string[]
+    }
 
 /** Whose tokens an agent's app may exchange: read with its credential, since every start needs both. */
 export type Trusts = {
@@ -49,7 +56,7 @@ const SKEW_SECONDS = 30
 const JTI_LENGTH_MAX = 255
 const SECRET_LENGTH_MAX = 512
 const BASIC_LENGTH_MAX = 4096
-const CLIENT_ID = /^(?:agt|epc)_[A-Za-z0-9_-]{1,64}$/
+const CLIENT_ID = /^(?:agt|epc|scl)_[A-Za-z0-9_-]{1,64}$/
 const UNSTORABLE = /\p{Cc}|\p{Cs}/u
 
 /** How a secret is kept: SHA-256 in hex. Enough for 256 random bits, which no dictionary holds. */
@@ -141,7 +148,10 @@ async function clientById(tx: Tx, tenant: TenantRef, id: string): Promise<Client
       from agent where tenant_id = ${tenant.id} and id = ${id}
     union all
     select 'enforcement_point', id, null, services, asks_about_users, secret_hash, null, null
-      from enforcement_point where tenant_id = ${tenant.id} and id = ${id}`
+      from enforcement_point where tenant_id = ${tenant.id} and id = ${id}
+    union all
+    select 'service_client', id, status, array[service_id], false, secret_hash, jwks, null
+      from service_client where tenant_id = ${tenant.id} and id = ${id} and status = 'active'`
   return rows[0]
 }
 
@@ -177,15 +187,23 @@ export async function authenticateClient(
   return ok(identityOf(client))
 }
 
-const identityOf = (client: ClientRow): ClientIdentity =>
-  client.kind === 'agent'
-    ? { kind: client.kind, id: client.id, status: client.status, trusts: client.trusts }
-    : {
+function identityOf(client: ClientRow): ClientIdentity {
+  switch (client.kind) {
+    case 'agent':
+      return { kind: client.kind, id: client.id, status: client.status, trusts: client.trusts }
+    case 'service_client':
+      return { kind: client.kind, id: client.id, services: client.services }
+    case 'enforcement_point':
+      return {
         kind: client.kind,
         id: client.id,
         services: client.services,
         ...(client.asksAboutUsers ? { asksAboutUsers: true } : {}),
       }
+    default:
+      return unreachable(client)
+  }
+}
 
 /** Compares in constant time, and does the same work where there is nothing to compare with. */
 function secretIsOf(client: ClientRow | undefined, secret: string): boolean {

@@ -139,6 +139,13 @@ const bodiesOf = (victim: Victim, own: Own): ForeignRequests['bodies'] => ({
     { body: { scope: 'tenant', id: 'globex' } },
   ],
   'PUT /t/:tenant/api/catalog/services/:service': () => [{ body: { permissions: [] } }],
+  'POST /t/:tenant/api/catalog/services/:service/diff': () => [{ body: { permissions: [] } }],
+  'POST /t/:tenant/api/catalog/services/:service/rollback': () => [{ body: { version: 1 } }],
+  'POST /t/:tenant/api/catalog/proposals/:id/review': () => [{ body: { verdict: 'approve' } }],
+  'PATCH /t/:tenant/api/admin/services/:id': () => [
+    { body: { rotate_secret: true } },
+    { body: { status: 'disabled' } },
+  ],
 })
 
 /** What an enforcement point sends, about a session that is not its tenant's. */
@@ -189,6 +196,7 @@ const NAMING_NOTHING: ForeignRequests['namingNothing'] = {
     services: ['accounts'],
   }),
   'POST /t/:tenant/api/admin/enforcement-points': () => ({ name: unlike(), services: ['mail'] }),
+  'POST /t/:tenant/api/admin/services': () => ({ id: unlike(), title: 'X' }),
   'POST /t/:tenant/api/admin/tool-servers': () => ({
     name: 'accounts',
     title: 'X',
@@ -214,4 +222,5 @@ const filtersOf = (victim: Victim): ForeignRequests['filters'] => ({
   role_id: victim.pathIds.roles ?? '',
   template: victim.template,
   login: 'gus',
+  service: 'accounts',
 })

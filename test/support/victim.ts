@@ -128,6 +128,7 @@ export async function makeVictim(lend: LiveServer): Promise<Victim> {
     pathIds: {
       ...(await pathIdsOf(lend, tenantId)),
       sessions: session.session_id,
+      proposals: 'prp_none',
       'access-requests': id,
       approvals: id,
       items: request?.items?.[0] ?? '',

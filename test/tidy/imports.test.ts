@@ -202,6 +202,11 @@ const ROOMS: Readonly<Record<string, Room>> = {
     ],
     packages: ['citty', 'zod', 'node:fs', 'node:os', 'node:path', 'node:readline', 'node:util'],
   },
+  // Says at which line of a file something is wrong.
+  'src/cli/catalog.ts': {
+    rooms: ['src/cli', 'schema'],
+    packages: ['jsonc-parser', 'zod', 'node:fs'],
+  },
 
   // An app that hosts an agent: a client of Lend like any other. It shares how a browser signs in, and nothing of the server.
   'src/app': {

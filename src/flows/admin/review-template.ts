@@ -52,8 +52,9 @@ export const lastPublished = (
 
 /**
  * Adopts a version in every tenant for which it only narrows, in the order of their guards (SPEC section 3); where the
- * template is off too, or turning it on again would bring the wider version back. Others wait for their admin. Whether it narrows is asked of what each has adopted: one that never took a
- * wider version in between is not widened by a narrowing of it. Under the template's lock, which adoptions hold shared.
+ * template is off too, or turning it on again would bring the wider version back. Others wait for their admin. Whether it
+ * narrows is asked of what each has adopted: one that never took a wider version in between is not widened by a narrowing
+ * of it. Under the template's lock, which adoptions hold shared.
  */
 async function adoptWhereNarrower(
   ctx: Ctx,

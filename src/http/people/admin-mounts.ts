@@ -2,6 +2,7 @@ import { mountAdminAgents } from './admin-agents.ts'
 import { mountAdminGroups } from './admin-groups.ts'
 import { mountAdminRestrictions } from './admin-restrictions.ts'
 import { mountAdminServers } from './admin-servers.ts'
+import { mountAdminServices } from './admin-services.ts'
 import { mountAdminToolServers } from './admin-tool-servers.ts'
 import { mountAdminUsers } from './admin-users.ts'
 import type { Mount } from './endpoint.ts'
@@ -13,5 +14,6 @@ export const mountAdmin: Mount = (api) => {
   mountAdminRestrictions(api)
   mountAdminAgents(api)
   mountAdminServers(api)
+  mountAdminServices(api)
   mountAdminToolServers(api)
 }

@@ -1,6 +1,7 @@
 import { mountActivity } from './activity.ts'
 import { mountAdmin } from './admin-mounts.ts'
 import { mountCatalog } from './catalog.ts'
+import { mountCatalogPublishing } from './catalog-publish.ts'
 import { mountCompliance } from './compliance.ts'
 import { mountEnablementPreview } from './enablement-preview.ts'
 import { mountEnablements } from './enablements.ts'
@@ -31,6 +32,7 @@ export const MOUNTS: readonly Mount[] = [
   mountStudioDiff,
   mountExplain,
   mountEvents,
+  mountCatalogPublishing,
   mountCatalog,
   mountActivity,
   mountCompliance,
