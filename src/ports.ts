@@ -28,6 +28,7 @@ export const ID_PREFIXES = {
   freeze: 'frz',
   toolServer: 'tsv',
   proxy: 'prx',
+  mount: 'mnt',
 } as const
 
 export type Ids = {

@@ -1,5 +1,6 @@
 import { mountAdminAgents } from './admin-agents.ts'
 import { mountAdminGroups } from './admin-groups.ts'
+import { mountAdminProxies } from './admin-proxies.ts'
 import { mountAdminRestrictions } from './admin-restrictions.ts'
 import { mountAdminServers } from './admin-servers.ts'
 import { mountAdminToolServers } from './admin-tool-servers.ts'
@@ -14,4 +15,5 @@ export const mountAdmin: Mount = (api) => {
   mountAdminAgents(api)
   mountAdminServers(api)
   mountAdminToolServers(api)
+  mountAdminProxies(api)
 }
