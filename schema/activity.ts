@@ -9,6 +9,23 @@ const templateOrVersion = z.string().regex(/^[a-z][a-z0-9-]{0,63}(@[1-9][0-9]{0,
   error: 'must be a template, as in renewal-briefs or renewal-briefs@3',
 })
 
+const typeName = z.enum(ACTIVITY_TYPES)
+
+/** One type, or several with commas between them. */
+const types = z
+  .string()
+  .transform((text, ctx) => {
+    const read = z.array(typeName).safeParse(text.split(','))
+    if (read.success) return read.data
+    const at = Number(read.error.issues[0]?.path[0] ?? 0)
+    const message = `has no type ${JSON.stringify(text.split(',')[at]?.slice(0, 40))}; it is one of ${ACTIVITY_TYPES.join(', ')}, or several with commas between them`
+    ctx.addIssue({ code: 'custom', message })
+    return z.NEVER
+  })
+  .meta({
+    description: `One, or several with commas between them, of ${ACTIVITY_TYPES.join(', ')}`,
+  })
+
 /** Filters of the list and the export: all of them narrow, and an unknown one is an error, never ignored. */
 export const activityFilter = z.strictObject({
   session: id.optional(),
@@ -17,7 +34,7 @@ export const activityFilter = z.strictObject({
   agent: id.optional(),
   template: templateOrVersion.optional().meta({ description: 'A name, or one version of it' }),
   permission: name(PERMISSION_LENGTH_MAX).optional(),
-  type: z.enum(ACTIVITY_TYPES).optional(),
+  type: types.optional(),
   from: timeAsked.optional().meta({ description: 'Inclusive. ISO 8601, UTC' }),
   to: timeAsked.optional().meta({ description: 'Exclusive. ISO 8601, UTC' }),
 })
@@ -41,8 +58,6 @@ export const activityRecord = z
     }),
   })
   .meta({ id: 'ActivityRecord' })
-
-export const EXPORT_FORMATS = ['csv', 'ndjson'] as const
 
 export const verification = z
   .object({

@@ -142,6 +142,14 @@ const COMMANDS = {
   ),
   'rotate-keys': rotateKeys,
   'verify-activity': verifyActivity,
+  reseal: command(
+    'Seal kept credentials anew with the first of LEND_SECRET_KEYS, so that the others can be taken out',
+    {},
+    async () => {
+      const out = (line: string) => process.stdout.write(`${line}\n`)
+      return (await import('./reseal.ts')).reseal(process.env, out)
+    },
+  ),
   conformance: command(
     'Try hostile tokens against a resource server: which does it wrongly accept?',
     CONFORMANCE_ARGS,

@@ -28,6 +28,10 @@ export const ACTIVITY_TYPES = [
 ] as const
 export type ActivityType = (typeof ACTIVITY_TYPES)[number]
 
+/** `ocsf`: NDJSON in the Open Cybersecurity Schema Framework. */
+export const EXPORT_FORMATS = ['csv', 'ndjson', 'ocsf'] as const
+export type ExportFormat = (typeof EXPORT_FORMATS)[number]
+
 /**
  * One record in the shape that the API and the export give it; `hash` is over the canonical JSON of all the rest.
  * Anyone who holds an export can check it.

@@ -1,7 +1,7 @@
-import { and, asc, desc, eq, like, or, type SQL, sql } from 'drizzle-orm'
+import { and, asc, desc, eq, inArray, notInArray, type SQL, sql } from 'drizzle-orm'
 import type { ActivityRecord, ActivityType, ChainHead } from '../core/activity.ts'
 import type { TenantId } from '../core/vocabulary.ts'
-import { activity } from './tables.ts'
+import { activity, activityPermission } from './tables.ts'
 import type { Tx } from './tx.ts'
 
 /** What a reader asks for. One filter for the list and the export, so that the two cannot differ. Times in seconds. */
@@ -13,7 +13,8 @@ export type ActivityFilter = {
   /** A name, for any version, or `name@version`. */
   readonly template?: string | undefined
   readonly permission?: string | undefined
-  readonly type?: ActivityType | undefined
+  /** Any one of these. */
+  readonly type?: readonly ActivityType[] | undefined
   /** Inclusive. */
   readonly from?: number | undefined
   /** Exclusive. */
@@ -61,49 +62,114 @@ const placed = ({ n, ...row }: Row & { readonly n: string }): Placed => ({
 /** `onlyUser`: whose records alone the reader may see. */
 type Scope = { readonly tenantId: TenantId; readonly onlyUser: string | null }
 
-function conditions(scope: Scope, filter: ActivityFilter): (SQL | undefined)[] {
-  const { template, permission } = filter
+/** How far two instances' clocks may be apart, a record's transaction included. Seconds. */
+const SKEW_MAX = 300
+
+/**
+ * Records are placed in the order in which they were written, and times follow that order up to the skew of clocks. So a time
+ * is looked up once and becomes a place, and a page of last January costs what a page of today does.
+ */
+const placeBefore = (seconds: number): SQL => sql`coalesce((select b.n from activity b
+  where b.at < to_timestamp(${seconds - SKEW_MAX}::float8) order by b.at desc limit 1), 0)`
+const placeAfter = (seconds: number): SQL => sql`coalesce((select b.n from activity b
+  where b.at >= to_timestamp(${seconds + SKEW_MAX}::float8) order by b.at limit 1), 9223372036854775807)`
+
+function timeConditions({ from, to }: ActivityFilter): (SQL | undefined)[] {
   return [
-    eq(activity.tenantId, scope.tenantId),
-    scope.onlyUser === null ? undefined : eq(activity.userId, scope.onlyUser),
-    filter.session === undefined ? undefined : eq(activity.sessionId, filter.session),
-    filter.root === undefined ? undefined : eq(activity.rootSessionId, filter.root),
-    filter.user === undefined ? undefined : eq(activity.userId, filter.user),
-    filter.agent === undefined ? undefined : eq(activity.agentId, filter.agent),
-    filter.type === undefined ? undefined : eq(activity.type, filter.type),
-    template === undefined
+    from === undefined
       ? undefined
-      : template.includes('@')
-        ? eq(activity.template, template)
-        : or(eq(activity.template, template), like(activity.template, `${template}@%`)),
-    permission === undefined
+      : sql`${activity.at} >= to_timestamp(${from}::float8) and ${activity.n} > ${placeBefore(from)}`,
+    to === undefined
       ? undefined
-      : sql`(${activity.data} ->> 'permission' = ${permission}
-          or ${activity.data} -> 'items' @> ${JSON.stringify([{ permission }])}::text::jsonb)`,
-    filter.from === undefined
-      ? undefined
-      : sql`${activity.at} >= to_timestamp(${filter.from}::float8)`,
-    filter.to === undefined ? undefined : sql`${activity.at} < to_timestamp(${filter.to}::float8)`,
+      : sql`${activity.at} < to_timestamp(${to}::float8) and ${activity.n} < ${placeAfter(to)}`,
   ]
 }
 
-/** One page, newest first, before a place. */
-export async function selectActivity(
-  tx: Tx,
-  of: Scope & {
-    readonly filter: ActivityFilter
-    readonly before: string | null
-    readonly limit: number
-  },
-): Promise<readonly Placed[]> {
+/** Records in one order, cut to those that name a permission when one is asked for. */
+function recordsOf(tx: Tx, scope: Scope, { permission }: ActivityFilter) {
+  const records = tx.orm.select(columns).from(activity).$dynamic()
+  if (permission === undefined) return records
+  return records.innerJoin(
+    activityPermission,
+    and(
+      eq(activityPermission.tenantId, scope.tenantId),
+      eq(activityPermission.permission, permission),
+      eq(activityPermission.n, activity.n),
+    ),
+  )
+}
+
+function conditions(scope: Scope, filter: ActivityFilter): (SQL | undefined)[] {
+  const { template, type } = filter
+  return [
+    eq(activity.tenantId, scope.tenantId),
+    scope.onlyUser === null ? undefined : eq(activity.userId, scope.onlyUser),
+    // A session's records are the chain of its name.
+    filter.session === undefined
+      ? undefined
+      : and(eq(activity.chain, filter.session), eq(activity.sessionId, filter.session)),
+    filter.root === undefined ? undefined : eq(activity.rootSessionId, filter.root),
+    filter.user === undefined ? undefined : eq(activity.userId, filter.user),
+    filter.agent === undefined ? undefined : eq(activity.agentId, filter.agent),
+    type === undefined ? undefined : inArray(activity.type, [...type]),
+    template === undefined
+      ? undefined
+      : sql`split_part(${activity.template}, '@', 1) = ${template.split('@')[0]}`,
+    template?.includes('@') ? eq(activity.template, template) : undefined,
+    ...timeConditions(filter),
+  ]
+}
+
+type PageOf = Scope & {
+  readonly filter: ActivityFilter
+  readonly before: string | null
+  readonly limit: number
+}
+
+/** The statement of one page, newest first, before a place. */
+export function activityPage(tx: Tx, of: PageOf) {
   const before = of.before === null ? undefined : sql`${activity.n} < ${of.before}::text::bigint`
-  const rows = await tx.orm
-    .select(columns)
-    .from(activity)
+  return recordsOf(tx, of, of.filter)
     .where(and(...conditions(of, of.filter), before))
     .orderBy(desc(activity.n))
     .limit(of.limit)
-  return rows.map(placed)
+}
+
+export const selectActivity = async (tx: Tx, of: PageOf): Promise<readonly Placed[]> =>
+  (await activityPage(tx, of)).map(placed)
+
+/** One record by its id, or null when the scope has none. */
+export async function selectRecord(
+  tx: Tx,
+  of: Scope & { readonly id: string },
+): Promise<ActivityRecord | null> {
+  const rows = await tx.orm
+    .select(columns)
+    .from(activity)
+    .where(and(...conditions(of, {}), eq(activity.id, of.id)))
+  const [row] = rows.map(placed)
+  return row?.record ?? null
+}
+
+/** The records of one tree but its calls and tokens, oldest first. */
+export async function selectTreeRecords(
+  tx: Tx,
+  of: { readonly tenantId: TenantId; readonly root: string; readonly limit: number },
+): Promise<readonly ActivityRecord[]> {
+  const counted = ['call.allowed', 'call.denied', 'token.issued', 'token.refused']
+  const rows = await tx.orm
+    .select(columns)
+    .from(activity)
+    .where(
+      and(
+        eq(activity.tenantId, of.tenantId),
+        eq(activity.rootSessionId, of.root),
+        notInArray(activity.type, counted),
+      ),
+    )
+    .orderBy(asc(activity.n))
+    .limit(of.limit)
+  return rows.map((row) => placed(row).record)
 }
 
 /** What is committed now, to read the same set of records again and again while others go on writing. */
@@ -122,9 +188,7 @@ export async function selectActivityAt(
     readonly limit: number
   },
 ): Promise<readonly Placed[]> {
-  const rows = await tx.orm
-    .select(columns)
-    .from(activity)
+  const rows = await recordsOf(tx, of, of.filter)
     .where(
       and(
         ...conditions(of, of.filter),

@@ -411,6 +411,16 @@ export const activity = pgTable('activity', {
   xid: xid8('xid').notNull().default(sql`pg_current_xact_id()`),
 })
 
+export const activityPermission = pgTable(
+  'activity_permission',
+  {
+    tenantId: text('tenant_id').notNull(),
+    permission: text('permission').notNull(),
+    n: bigint('n', { mode: 'number' }).notNull(),
+  },
+  (t) => [primaryKey({ columns: [t.tenantId, t.permission, t.n] })],
+)
+
 export const activityCheckpoint = pgTable('activity_checkpoint', {
   n: integer('n').primaryKey(),
   at: timestamp('at', { withTimezone: true, precision: 3 }).notNull(),

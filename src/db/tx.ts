@@ -23,10 +23,17 @@ export type Tx = {
 export type SqlValue = string | number | boolean | null | readonly string[] | readonly number[]
 export type Orm = PgDatabase<PgQueryResultHKT, typeof tables>
 
+/**
+ * How a transaction's statements are planned. `once`: a connection plans each of them once, for any value, and prefers an
+ * index; planning anew for each value, as Postgres would for some of them, costs more than running them. Only for flows
+ * whose statements are fixed and find their rows by key, so that no value makes another plan better.
+ */
+export type Planned = 'once' | 'by_value'
+
 /** A database: the embedded one or a server. Flows reach it only through `withTx` and `read`. */
 export type Db = {
   readonly kind: 'embedded' | 'server'
-  readonly begin: <T>(label: string, body: (tx: Tx) => Promise<T>) => Promise<T>
+  readonly begin: <T>(label: string, body: (tx: Tx) => Promise<T>, planned?: Planned) => Promise<T>
   /** Statements outside a transaction, each on a snapshot of its own. */
   readonly alone: Tx
   /** Listens for kicks from other instances. Calls `onKick` after each, and after a reconnect. */
@@ -64,15 +71,26 @@ function blame(error: unknown, label: string): never {
 }
 
 /** The only opener of transactions: one per flow, named by its label. */
-export async function withTx<T>(db: Db, label: string, body: (tx: Tx) => Promise<T>): Promise<T> {
+export async function withTx<T>(
+  db: Db,
+  label: string,
+  body: (tx: Tx) => Promise<T>,
+  planned: Planned = 'by_value',
+): Promise<T> {
   for (let attempt = 1; ; attempt++) {
     try {
-      return await db.begin(label, body)
+      return await db.begin(label, body, planned)
     } catch (error) {
       if (attempt >= ATTEMPTS_MAX || !RETRYABLE.has(sqlState(error) ?? '')) throw error
     }
   }
 }
+
+/**
+ * `withTx` for a hot flow whose statements are fixed and find their rows by key: a connection plans each once, for any value.
+ */
+export const hotTx = <T>(db: Db, label: string, body: (tx: Tx) => Promise<T>): Promise<T> =>
+  withTx(db, label, body, 'once')
 
 /**
  * For reads of one statement: no transaction around it, so one round trip instead of three. Never for two statements that
@@ -148,7 +166,7 @@ const runOn =
  */
 async function inSeat<T>(
   seat: Seat,
-  of: { readonly run: Run; readonly orm: () => Orm },
+  of: { readonly run: Run; readonly orm: () => Orm; readonly planned: Planned },
   body: (tx: Tx) => Promise<T>,
 ): Promise<T> {
   const later: Promise<unknown>[] = []
@@ -173,7 +191,12 @@ async function inSeat<T>(
     return sent
   }
   seat.idle = false
-  const begun = send(seat.sql`begin`)
+  // Local to the transaction: what is planned by value elsewhere finds the connection as it was.
+  const begun = send(
+    of.planned === 'once'
+      ? seat.sql`begin; set local plan_cache_mode = force_generic_plan; set local random_page_cost = 1.1`
+      : seat.sql`begin`,
+  )
   let end: ReturnType<typeof send> | undefined
   const work = async (): Promise<T> => {
     const value = await body(tx)
@@ -220,10 +243,11 @@ export function postgresDb(
     most: of.seats ?? SEATS_MAX,
     prepare: (seat) => void ormOn(orms, seat),
   })
-  const begin = async <T>(label: string, body: (tx: Tx) => Promise<T>): Promise<T> => {
+  const begin: Db['begin'] = async (label, body, planned = 'by_value') => {
     const seat = await seats.take().catch((e: unknown) => blame(e, label))
     try {
-      return await inSeat(seat, { run: runOn(seat.sql, count), orm: () => ormOn(orms, seat) }, body)
+      const on = { run: runOn(seat.sql, count), orm: () => ormOn(orms, seat), planned }
+      return await inSeat(seat, on, body)
     } catch (error) {
       return blame(error, label)
     } finally {
@@ -275,8 +299,14 @@ export function embeddedDb(pglite: PGlite): Db {
       pglite
         .transaction(async (transaction) => {
           const later: Promise<unknown>[] = []
-          const { run, explains } = watched(runIn(transaction))
-          const tx = on(transaction, run, (sent) => later.push(sent))
+          const { run: send, explains } = watched(runIn(transaction))
+          // What the body does not wait for, the commit does: here they do not travel in one line by themselves.
+          const run: Run = (text, values) => {
+            const sent = send(text, values)
+            later.push(sent)
+            return sent as never
+          }
+          const tx = on(transaction, run, noop)
           try {
             const value = await body(tx)
             await Promise.all(later)

@@ -1,5 +1,7 @@
 import type { TenantRef } from '../callers.ts'
-import type { UserId } from '../core/vocabulary.ts'
+import { assert } from '../core/assert.ts'
+import type { TenantId, UserId } from '../core/vocabulary.ts'
+import type { Provider } from '../identity/login.ts'
 import type { Ctx } from '../ports.ts'
 import type { Journal } from './activity.ts'
 import { json, type Tx } from './tx.ts'
@@ -32,6 +34,29 @@ export async function findUser(
     select id, login, name, status, staff_roles as "staffRoles" from app_user
     where tenant_id = ${tenant.id} and issuer = ${person.issuer} and subject = ${person.subject}`
   return row ?? null
+}
+
+/** A person as a token names them that nobody has verified yet: good for looking rows up, never for trusting. */
+export type Named = Pick<Person, 'issuer' | 'subject'>
+
+/** The identity providers that a tenant trusts now, and the user of this name, in one statement. */
+export async function providersAndUser(
+  tx: Tx,
+  tenantId: TenantId,
+  named: Named | null,
+): Promise<{ readonly providers: readonly Provider[]; readonly user: KnownUser | null }> {
+  const [row] = await tx.sql<{ providers: Provider[]; user: KnownUser | null }>`
+    select
+      (select coalesce(json_agg(x), '[]') from (
+        select id, issuer, audience, first_party_clients as "firstPartyClients",
+          creates_users as "createsUsers", private_network as "privateNetwork"
+        from identity_provider where tenant_id = ${tenantId} and status = 'active') x) as providers,
+      (select row_to_json(x) from (
+        select id, login, name, status, staff_roles as "staffRoles" from app_user
+        where tenant_id = ${tenantId} and issuer = ${named?.issuer ?? null}::text
+          and subject = ${named?.subject ?? null}::text) x) as user`
+  assert(row, 'a statement without a from has one row')
+  return row
 }
 
 /** Null when the tenant does not know the person and their provider does not create users. */

@@ -12,7 +12,7 @@ import { settleItems } from '../db/requests.ts'
 import { renewRule, saveRule } from '../db/rules.ts'
 import { type ItemJson, itemOf, type Node, nodeIn, subjectOf, worldOf } from '../db/tree.ts'
 import { lockTree } from '../db/tree-read.ts'
-import { type Tx, withTx } from '../db/tx.ts'
+import { hotTx, type Tx } from '../db/tx.ts'
 import { type Fault, type FieldError, fail, ok, type Result } from '../fault.ts'
 import type { Ctx } from '../ports.ts'
 import { endDenied } from './edit-rules.ts'
@@ -321,4 +321,4 @@ export async function answerPrompt(
 }
 
 export const answerPromptTx = (ctx: Ctx, caller: UserCaller, answers: Answers) =>
-  withTx(ctx.db, 'answer_prompt', (tx) => answerPrompt(ctx, caller, answers, tx))
+  hotTx(ctx.db, 'answer_prompt', (tx) => answerPrompt(ctx, caller, answers, tx))

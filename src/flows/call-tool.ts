@@ -9,7 +9,7 @@ import { lostNow } from '../db/endings.ts'
 import { findToolServer, type ServedToolServer } from '../db/tool-servers.ts'
 import { type Node, subjectOf, type Tree } from '../db/tree.ts'
 import { lockTree, readTree } from '../db/tree-read.ts'
-import { type Tx, withRead, withTx } from '../db/tx.ts'
+import { hotTx, type Tx, withRead } from '../db/tx.ts'
 import { type Fault, fail, ok, type Result } from '../fault.ts'
 import type { Ctx } from '../ports.ts'
 import { freezeFault, liveNode, secondsNow } from './live.ts'
@@ -154,7 +154,7 @@ export async function admitCall(
   asked: Asked,
 ): Promise<Result<Admitted>> {
   const { tenant, sessionId } = caller
-  const admitted = await withTx(ctx.db, 'admit_call', async (tx): Promise<Result<Admitted>> => {
+  const admitted = await hotTx(ctx.db, 'admit_call', async (tx): Promise<Result<Admitted>> => {
     const now = secondsNow(ctx.clock)
     const found = await lockTree(tx, { tenantId: tenant.id, sessionId, now })
     const live = liveNode(found, sessionId, now, caller.sessionVersion)

@@ -6,7 +6,7 @@ import { narrowTree } from '../db/endings.ts'
 import { claimSession } from '../db/sessions.ts'
 import { type Node, nodeIn, type Tree } from '../db/tree.ts'
 import { lockTree, lockTrees } from '../db/tree-read.ts'
-import { type Tx, withTx } from '../db/tx.ts'
+import { hotTx, type Tx } from '../db/tx.ts'
 import { findOrCreateUser, type Person } from '../db/users.ts'
 import { type Fault, fail, ok, type Result } from '../fault.ts'
 import type { Ctx } from '../ports.ts'
@@ -26,7 +26,7 @@ export const claimByExchange = (
     readonly template: string | undefined
   },
 ): Promise<Result<Issued>> =>
-  withTx(ctx.db, 'claim_session', async (tx): Promise<Result<Issued>> => {
+  hotTx(ctx.db, 'claim_session', async (tx): Promise<Result<Issued>> => {
     const journal = new Journal(ctx, app.tenant.id)
     const user = await findOrCreateUser(ctx, tx, app.tenant, input.person, journal)
     if (user === null) return refuse(tx, journal, app, { code: 'user_unknown' }, { how: 'start' })
@@ -112,7 +112,7 @@ export async function claimSubagent(
   parent: Presented,
   of: { sessionId: string; resource: string | undefined },
 ): Promise<Result<Issued>> {
-  return withTx(ctx.db, 'claim_subagent', async (tx): Promise<Result<Issued>> => {
+  return hotTx(ctx.db, 'claim_subagent', async (tx): Promise<Result<Issued>> => {
     const journal = new Journal(ctx, app.tenant.id)
     const now = secondsNow(ctx.clock)
     const userId = parent.on_behalf_of
@@ -155,7 +155,7 @@ async function issueAgain(ctx: Ctx, asked: Again): Promise<Result<Issued>> {
   const made =
     batches.get(ctx) ??
     createBatches<TenantRef, Again, Answer>(
-      (tenant, all) => withTx(ctx.db, 'issue_tokens', (tx) => issueAll(ctx, tx, tenant, all)),
+      (tenant, all) => hotTx(ctx.db, 'issue_tokens', (tx) => issueAll(ctx, tx, tenant, all)),
       { most: ISSUES_MOST, atOnce: BATCHES_AT_ONCE },
     )
   batches.set(ctx, made)

@@ -1,5 +1,6 @@
 import type { UserCaller } from '../callers.ts'
-import type { ActivityRecord } from '../core/activity.ts'
+import type { ActivityRecord, ExportFormat } from '../core/activity.ts'
+import { ocsfEvent } from '../core/ocsf.ts'
 import { Journal } from '../db/activity.ts'
 import {
   type ActivityFilter,
@@ -43,7 +44,7 @@ const shown = (filter: ActivityFilter) => JSON.parse(JSON.stringify(filter))
 export async function* exportActivity(
   ctx: Ctx,
   caller: UserCaller,
-  of: { readonly filter: ActivityFilter; readonly format: 'csv' | 'ndjson' },
+  of: { readonly filter: ActivityFilter; readonly format: ExportFormat },
 ): AsyncGenerator<readonly ActivityRecord[]> {
   const scope = scopeOf(caller)
   const snapshot = await withTx(ctx.db, 'begin_export', async (tx) => {
@@ -106,3 +107,5 @@ export const csvLine = (record: ActivityRecord): string =>
   `${CSV_COLUMNS.map((name) => csvCell(record[name])).join(',')}\r\n`
 
 export const ndjsonLine = (record: ActivityRecord): string => `${JSON.stringify(record)}\n`
+
+export const ocsfLine = (record: ActivityRecord): string => `${JSON.stringify(ocsfEvent(record))}\n`

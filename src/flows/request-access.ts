@@ -10,7 +10,7 @@ import { insertRequest } from '../db/requests.ts'
 import { maskedFields } from '../db/restrictions.ts'
 import { type Node, nodeIn, type PendingRow, subjectOf, type Tree, worldOf } from '../db/tree.ts'
 import { lockTree } from '../db/tree-read.ts'
-import { type Tx, withTx } from '../db/tx.ts'
+import { hotTx, type Tx } from '../db/tx.ts'
 import { type Fault, ok, type Result } from '../fault.ts'
 import type { Ctx } from '../ports.ts'
 import { canonicalItems, digestOf, distinct, type RawItem } from './items.ts'
@@ -222,7 +222,7 @@ export async function requestAccess(
   caller: AgentCaller,
   asked: Asked,
 ): Promise<Result<AskResult>> {
-  const result = await withTx(ctx.db, 'request_access', async (tx): Promise<Result<AskResult>> => {
+  const result = await hotTx(ctx.db, 'request_access', async (tx): Promise<Result<AskResult>> => {
     const now = secondsNow(ctx.clock)
     const { sessionId } = caller
     const names = asked.items.map((i) => i.permission)

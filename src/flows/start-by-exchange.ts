@@ -4,7 +4,7 @@ import type { SessionClaims } from '../core/claims.ts'
 import type { SessionId, UserId } from '../core/vocabulary.ts'
 import { Journal } from '../db/activity.ts'
 import type { Node, Tree } from '../db/tree.ts'
-import { type Tx, withTx } from '../db/tx.ts'
+import { hotTx, type Tx } from '../db/tx.ts'
 import { findOrCreateUser, findUser, type Person } from '../db/users.ts'
 import { type Fault, fail, ok, type Result } from '../fault.ts'
 import type { Ctx } from '../ports.ts'
@@ -53,7 +53,7 @@ function startsOf(ctx: Ctx): Batches<TenantRef, Start, Result<Issued>> {
   const known = batches.get(ctx)
   if (known !== undefined) return known
   const made = createBatches<TenantRef, Start, Result<Issued>>(
-    (tenant, starts) => withTx(ctx.db, 'start_sessions', (tx) => startAll(ctx, tx, tenant, starts)),
+    (tenant, starts) => hotTx(ctx.db, 'start_sessions', (tx) => startAll(ctx, tx, tenant, starts)),
     { most: STARTS_MOST, atOnce: BATCHES_AT_ONCE },
   )
   batches.set(ctx, made)

@@ -15,7 +15,7 @@ import type { Clock } from '../ports.ts'
 import { compactParts } from '../tokens/compact.ts'
 import { signatureHolds } from '../tokens/verify.ts'
 import { createProviderKeys, ProviderUnavailable } from './provider-keys.ts'
-import { readClaims } from './user-claims.ts'
+import { isText, readClaims } from './user-claims.ts'
 
 /**
  * An identity provider that a tenant trusts, as its row says; only active ones are ever passed
@@ -99,6 +99,16 @@ const TYPES = new Set(['at+jwt', 'application/at+jwt', 'jwt'])
  * followed.
  */
 const REFUSED_HEADERS = ['crit', 'jku', 'jwk', 'x5u', 'x5c', 'b64', 'zip']
+
+/** Whom a token says it is about, before anything of it is verified. Null when that could be nobody. */
+export function namedIn(
+  token: string,
+): { readonly issuer: string; readonly subject: string } | null {
+  const claims = decode(token)
+  return claims === null || !isText(claims.iss) || !isText(claims.sub)
+    ? null
+    : { issuer: claims.iss, subject: claims.sub }
+}
 
 /**
  * Verifies users' access tokens from the identity providers of a tenant (SPEC section 6, step 1).

@@ -1,12 +1,17 @@
 import type { TenantRef, UserCaller } from '../callers.ts'
 import { Journal } from '../db/activity.ts'
-import { activeProviders } from '../db/tenants.ts'
 import { withRead, withTx } from '../db/tx.ts'
-import { findOrCreateUser, findUser, type Person } from '../db/users.ts'
+import {
+  findOrCreateUser,
+  findUser,
+  type KnownUser,
+  type Person,
+  providersAndUser,
+} from '../db/users.ts'
 import { fail, ok, type Result } from '../fault.ts'
 import type { Ctx } from '../ports.ts'
 import type { Trusts } from '../tokens/client-auth.ts'
-import type { UserTokenVerifier, VerifiedUserToken } from './login.ts'
+import { namedIn, type UserTokenVerifier, type VerifiedUserToken } from './login.ts'
 
 const personOf = (token: VerifiedUserToken): Person => ({
   issuer: token.issuer,
@@ -15,14 +20,34 @@ const personOf = (token: VerifiedUserToken): Person => ({
   ...token.profile,
 })
 
+/** A provider's keys may have to be fetched meanwhile: what was read of a person before that is not of now. */
+const FRESH_MILLIS = 100
+
+type Known = {
+  readonly token: VerifiedUserToken
+  readonly person: Person
+  readonly user: KnownUser | null
+}
+
+/** The user is looked up by the name that the token claims, in one statement with the providers that can vouch for it. */
 async function verified(
   ctx: Ctx,
   verifier: UserTokenVerifier,
   tenant: TenantRef,
   token: string,
-): Promise<Result<VerifiedUserToken>> {
-  const providers = await withRead(ctx.db, 'load_providers', (tx) => activeProviders(tx, tenant.id))
-  return verifier.verify(token, providers)
+): Promise<Result<Known>> {
+  const started = performance.now()
+  const named = namedIn(token)
+  const read = await withRead(ctx.db, 'load_person', (tx) => providersAndUser(tx, tenant.id, named))
+  const checked = await verifier.verify(token, read.providers)
+  if (!checked.ok) return checked
+  const person = personOf(checked.value)
+  const same = named !== null && named.issuer === person.issuer && named.subject === person.subject
+  const user =
+    same && performance.now() - started <= FRESH_MILLIS
+      ? read.user
+      : await withRead(ctx.db, 'load_user', (tx) => findUser(tx, tenant, person))
+  return ok({ token: checked.value, person, user })
 }
 
 /**
@@ -34,11 +59,10 @@ export const userCallerFrom =
   async (token: string, tenant: TenantRef): Promise<Result<UserCaller>> => {
     const read = await verified(ctx, verifier, tenant, token)
     if (!read.ok) return read.fault.code === 'provider_unavailable' ? read : fail('unauthenticated')
-    const { provider, clientId } = read.value
+    const { token: checked, person, user: known } = read.value
+    const { provider, clientId } = checked
     if (clientId === null || !provider.firstPartyClients.includes(clientId))
       return fail('not_first_party')
-    const person = personOf(read.value)
-    const known = await withRead(ctx.db, 'load_user', (tx) => findUser(tx, tenant, person))
     const mayCreate = known === null && person.createsUsers
     const user = !mayCreate
       ? known

@@ -58,7 +58,8 @@ export function readClaims(claims: JWTPayload, expected: Expected): UserClaims |
   }
 }
 
-const isText = (value: unknown): value is string =>
+/** A text that can be kept and shown as it came. */
+export const isText = (value: unknown): value is string =>
   typeof value === 'string' &&
   value.length > 0 &&
   value.length <= TEXT_CHARACTERS_MAX &&

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { type Db, postgresDb, sqlState, type Tx, withTx } from '../../src/db/tx.ts'
+import { type Db, hotTx, postgresDb, sqlState, type Tx, withTx } from '../../src/db/tx.ts'
 import { eachDatabase } from '../support/databases.ts'
 import { postgresIsLeftOut, scratchDatabase } from '../support/postgres.ts'
 
@@ -130,6 +130,27 @@ describe.skipIf(postgresIsLeftOut)('connections of transactions on a Postgres se
     await killOther(db, pid)
     await new Promise((done) => setTimeout(done, 100))
     expect(await db.begin('test', pidIn)).not.toBe(pid)
+  })
+
+  it('a hot flow’s statements are planned once, and the connection is as it was afterwards', async () => {
+    const db = open(1)
+    const one = (tx: Tx, n: number) =>
+      tx.sql`select n from counted where n = any(${[n]}::integer[])`
+    const plans = (tx: Tx) =>
+      tx.sql<{ generic: number; custom: number }>`
+        select generic_plans::integer as generic, custom_plans::integer as custom
+        from pg_prepared_statements where statement like 'select n from counted where n = any%'`
+    for (let n = 0; n < 8; n++) await hotTx(db, 'test', (tx) => one(tx, n))
+    expect(await withTx(db, 'test', plans)).toEqual([{ generic: 8, custom: 0 }])
+    await expect(hotTx(db, 'test', (tx) => tx.sql`select 1 / 0`)).rejects.toThrow(
+      'division by zero',
+    )
+    for (const open of [withTx, hotTx])
+      await open(db, 'test', async (tx) => {
+        const [set] = await tx.sql<{ mode: string; cost: string }>`
+          select current_setting('plan_cache_mode') as mode, current_setting('random_page_cost') as cost`
+        expect(set?.mode).toBe(open === hotTx ? 'force_generic_plan' : 'auto')
+      })
   })
 
   it('those that find no connection free wait in line and all come through', async () => {

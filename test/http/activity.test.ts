@@ -110,6 +110,7 @@ describe('the record', () => {
     expect(await sessionsOf('?permission=accounts.rows:my_region')).toEqual([first])
     expect(await sessionsOf('?permission=accounts:read&user=usr_maya')).toEqual([second, first])
     expect((await list('?type=admin.changed')).length).toBe(2)
+    expect((await list('?type=session.started,admin.changed')).length).toBe(5)
     expect(await sessionsOf('?to=2026-11-30T09:10:00Z')).toEqual([first])
     expect(await sessionsOf('?from=2026-11-30T09:10:00Z&to=2026-11-30T09:20:00Z')).toEqual([
       omars,
@@ -141,6 +142,8 @@ describe('the record', () => {
     ['?from=yesterday', 'from'],
     ['?to=2026-11-30', 'to'],
     ['?type=nothing', 'type'],
+    ['?type=session.started,nothing', 'type'],
+    ['?type=session.started,', 'type'],
     ['?template=Renewal%20Briefs', 'template'],
     ['?cursor=xyz', 'cursor'],
     ['?limit=201', 'limit'],
@@ -187,6 +190,19 @@ describe('the export (U21)', () => {
         changes: { format: 'csv', filter: { user: 'usr_maya' } },
       },
     })
+  })
+
+  test('as OCSF has the same records, each with what its hash is checked by', async () => {
+    await week()
+    const whole = lines((await exported('format=ndjson&user=usr_maya')).text)
+    const { response, text } = await exported('format=ocsf&user=usr_maya')
+    expect(response.headers.get('Content-Disposition')).toContain('activity-acme.ocsf.ndjson')
+    const events = text
+      .trim()
+      .split('\n')
+      .map((line) => JSON.parse(line) as { unmapped: { record: ActivityRecord } })
+    expect(events.map((event) => event.unmapped.record)).toEqual(whole)
+    expect(verifyRecords(events.map((event) => event.unmapped.record)).ok).toBe(true)
   })
 
   test('as CSV is quoted, and no cell is a formula', async () => {

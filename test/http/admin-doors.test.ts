@@ -63,6 +63,10 @@ const ROUTES: [string, string, unknown?][] = [
   ['GET', '/enablements'],
   ['GET', '/enablements/renewal-briefs'],
   ['PUT', '/enablements/renewal-briefs', { status: 'off' }],
+  ['POST', '/enablements/renewal-briefs/narrow', { remove: [{ permission: 'accounts:read' }] }],
+  ['GET', '/reviews'],
+  ['GET', '/consent-health'],
+  ['DELETE', '/reviews/rules/rul_x'],
 ]
 
 describe('the doors of administration', () => {

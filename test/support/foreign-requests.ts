@@ -5,7 +5,7 @@ import type { Victim } from './victim.ts'
 
 /** Filters that say nothing of whose it is. */
 export const PLAIN = new Set(
-  'limit cursor q kind status effect type from to format permission last_event_id against'.split(
+  'limit cursor q kind status effect type from to format permission last_event_id against days'.split(
     ' ',
   ),
 )
@@ -67,6 +67,9 @@ const bodiesOf = (victim: Victim, own: Own): ForeignRequests['bodies'] => ({
   'PUT /t/:tenant/api/enablements/:template': () => [
     { body: { status: 'on' } },
     { body: { status: 'off' } },
+  ],
+  'POST /t/:tenant/api/enablements/:template/narrow': () => [
+    { body: { remove: [{ permission: 'accounts:read' }] } },
   ],
   'POST /t/:tenant/api/admin/users/:id/permissions': () => [
     { body: { permission: 'accounts:read' } },

@@ -73,7 +73,8 @@ const pathIdsOf = async (lend: LiveServer, tenantId: string): Promise<Record<str
        (select id from identity_provider where tenant_id = $1 limit 1) as "identity-providers",
        (select proxy_id from gateway_mount where tenant_id = $1 order by id limit 1) as proxies,
        (select id from gateway_mount where tenant_id = $1 order by id limit 1) as mounts,
-       (select id from access_grant where tenant_id = $1 limit 1) as grants`,
+       (select id from access_grant where tenant_id = $1 limit 1) as grants,
+       (select id from activity where tenant_id = $1 and type = 'access.decided' limit 1) as activity`,
     [tenantId],
   )
   return row ?? {}

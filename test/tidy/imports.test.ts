@@ -197,6 +197,7 @@ const ROOMS: Readonly<Record<string, Room>> = {
       'src/ids.ts',
       'src/ports.ts',
       'src/tokens',
+      'src/vault.ts',
       'schema',
     ],
     packages: ['citty', 'zod', 'node:fs', 'node:os', 'node:path', 'node:readline', 'node:util'],

@@ -31,9 +31,13 @@ export type EnablementInput = {
   readonly status: 'on' | 'off'
   readonly version?: number | undefined
   readonly kept?: readonly RawItem[] | undefined
+  /** Taken out of what is kept now; without a resource, whatever is kept of the permission. */
+  readonly remove?: readonly Removal[] | undefined
   readonly modes?: readonly Mode[] | undefined
   readonly limits?: Partial<Limits> | undefined
 }
+
+export type Removal = { readonly permission: string; readonly resource?: string | undefined }
 
 export type Enabled = {
   readonly enablement: EnablementRow
@@ -58,6 +62,20 @@ async function keptOf(
     else errors.push({ path: `kept.${i}`, message: 'is not in what this version may ask for' })
   }
   return errors.length > 0 ? fail('unprocessable', { errors }) : ok(kept)
+}
+
+/** What is left when these are taken out. A part of a wider pattern cannot be: what is kept is a list of what is allowed. */
+function keptWithout(kept: readonly Item[], remove: readonly Removal[]): Result<readonly Item[]> {
+  const takes = ({ permission, resource }: Removal, item: Item) =>
+    item.permission === permission && (resource === undefined || item.resource === resource)
+  const errors = remove.flatMap((one, i) =>
+    kept.some((item) => takes(one, item))
+      ? []
+      : [{ path: `remove.${i}`, message: 'is not kept, or only as a part of a wider item' }],
+  )
+  return errors.length > 0
+    ? fail('unprocessable', { errors })
+    : ok(kept.filter((item) => !remove.some((one) => takes(one, item))))
 }
 
 function modesProblem(modes: readonly Mode[], terms: Terms): FieldError | null {
@@ -106,7 +124,7 @@ export async function setEnablement(
   })
   if (terms === null) return badField('version', 'is not a published version of this template')
 
-  const kept = input.kept === undefined ? null : await keptOf(tx, input.kept, terms)
+  const kept = await keptNow(tx, input, { before, terms })
   if (kept?.ok === false) return kept
   const limits = { ...before?.limits, ...input.limits }
   const problem = modesProblem(input.modes ?? [], terms) ?? limitsProblem(limits, terms)
@@ -125,6 +143,16 @@ export async function setEnablement(
   }
   await saveEnablement(tx, tenantId, enablement)
   return ok(await follow(ctx, tx, caller, { before, enablement, terms }))
+}
+
+/** Null: as before. */
+const keptNow = async (
+  tx: Tx,
+  { kept, remove }: EnablementInput,
+  of: { readonly before: EnablementRow | null; readonly terms: Terms },
+): Promise<Result<readonly Item[]> | null> => {
+  if (remove !== undefined) return keptWithout(of.before?.kept ?? of.terms.ceiling, remove)
+  return kept === undefined ? null : keptOf(tx, kept, of.terms)
 }
 
 /** What a change of an enablement brings with it, and its record. */

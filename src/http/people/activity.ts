@@ -1,12 +1,7 @@
 import { z } from 'zod'
-import {
-  activityFilter,
-  activityRecord,
-  EXPORT_FORMATS,
-  verification,
-} from '../../../schema/activity.ts'
+import { activityFilter, activityRecord, verification } from '../../../schema/activity.ts'
 import { id, listOf } from '../../../schema/people.ts'
-import type { ActivityRecord } from '../../core/activity.ts'
+import { type ActivityRecord, EXPORT_FORMATS } from '../../core/activity.ts'
 import { withTx } from '../../db/tx.ts'
 import { ok } from '../../fault.ts'
 import {
@@ -14,6 +9,7 @@ import {
   csvLine,
   exportActivity,
   ndjsonLine,
+  ocsfLine,
   readActivity,
 } from '../../flows/read-activity.ts'
 import { verifyActivity } from '../../flows/verify-activity.ts'
@@ -47,8 +43,14 @@ const mountList: Mount = (api) =>
   )
 
 const FORMATS = {
-  csv: { type: 'text/csv; charset=utf-8; header=present', head: CSV_HEADER, line: csvLine },
-  ndjson: { type: 'application/x-ndjson', head: '', line: ndjsonLine },
+  csv: {
+    type: 'text/csv; charset=utf-8; header=present',
+    head: CSV_HEADER,
+    line: csvLine,
+    extension: 'csv',
+  },
+  ndjson: { type: 'application/x-ndjson', head: '', line: ndjsonLine, extension: 'ndjson' },
+  ocsf: { type: 'application/x-ndjson', head: '', line: ocsfLine, extension: 'ocsf.ndjson' },
 } as const
 
 /** Pages as bytes, made only as fast as they are read. A fault in the middle breaks the connection off: no short file. */
@@ -103,7 +105,7 @@ const mountExport: Mount = (api) =>
       return new Response(streamOf(c, first.value ?? [], pages, how), {
         headers: {
           'Content-Type': how.type,
-          'Content-Disposition': `attachment; filename="activity-${c.var.tenant.slug}.${format}"`,
+          'Content-Disposition': `attachment; filename="activity-${c.var.tenant.slug}.${how.extension}"`,
           'X-Content-Type-Options': 'nosniff',
         },
       })

@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import { enablementNarrow } from '../../../schema/compliance.ts'
 import { listOf, templateName } from '../../../schema/people.ts'
 import { enablement, enablementChanged, enablementPut } from '../../../schema/templates.ts'
 import { assert } from '../../core/assert.ts'
@@ -12,7 +13,7 @@ import {
 import type { Tx } from '../../db/tx.ts'
 import { iso } from '../../db/view-sessions.ts'
 import { fail, ok } from '../../fault.ts'
-import { setEnablement } from '../../flows/admin/enable-template.ts'
+import { type Enabled, setEnablement } from '../../flows/admin/enable-template.ts'
 import { answered, READERS, WRITERS } from './admin-common.ts'
 import { endpoint, type Mount } from './endpoint.ts'
 import { read, write } from './write.ts'
@@ -30,6 +31,13 @@ export const enablementView = (e: EnablementRow) => ({
   modes: e.modes,
   limits: e.limits,
   updated_at: iso(e.updatedAt),
+})
+
+const changedView = (done: Enabled) => ({
+  ...enablementView(done.enablement),
+  widens: done.widens,
+  rules_suspended: done.rulesSuspended,
+  sessions_ended: done.sessionsEnded,
 })
 
 async function offerView(tx: Tx, offer: Offer) {
@@ -109,17 +117,38 @@ const mountPut: Mount = (api) =>
         answered(
           await setEnablement(c.var.ctx, c.var.caller, { ...params, ...body }, tx),
           200,
-          (done) => ({
-            ...enablementView(done.enablement),
-            widens: done.widens,
-            rules_suspended: done.rulesSuspended,
-            sessions_ended: done.sessionsEnded,
-          }),
+          changedView,
         ),
       ),
+  )
+
+const mountNarrow: Mount = (api) =>
+  endpoint(
+    api,
+    {
+      method: 'post',
+      path: '/enablements/{template}/narrow',
+      summary: 'Take items out of what this organisation keeps of a template',
+      tag,
+      roles: WRITERS,
+      params: byTemplate,
+      body: enablementNarrow,
+      idempotent: true,
+      answers: { 200: enablementChanged },
+      faults: ['unprocessable'],
+    },
+    (c, { params, body }) =>
+      write(c, 'narrow_enablement', async (tx) => {
+        const offer = await selectOffer(tx, { tenantId: c.var.tenant.id, ...params })
+        if (offer?.enablement?.status !== 'on')
+          return fail('not_found', { detail: 'No such template is turned on.' })
+        const input = { ...params, ...body, status: 'on' } as const
+        return answered(await setEnablement(c.var.ctx, c.var.caller, input, tx), 200, changedView)
+      }),
   )
 
 export const mountEnablements: Mount = (api) => {
   mountRead(api)
   mountPut(api)
+  mountNarrow(api)
 }

@@ -179,7 +179,11 @@ function responsesOf(of: Described<Shape, Shape, Shape>, faults: readonly FaultC
 function describe(
   api: PeopleApi,
   of: Described<Shape, Shape, Shape>,
-  how: { readonly security: string; readonly faults: readonly FaultCode[] },
+  how: {
+    readonly security: string
+    readonly roles: readonly string[]
+    readonly faults: readonly FaultCode[]
+  },
 ): void {
   const object = (schema: Shape | undefined): z.ZodObject =>
     schema instanceof z.ZodObject ? schema : z.object({})
@@ -191,6 +195,7 @@ function describe(
     summary: of.summary,
     tags: [of.tag],
     security: [{ [how.security]: [] }],
+    'x-lend-roles': [...how.roles],
     request: {
       params,
       ...(of.query === undefined ? {} : { query: object(of.query) }),
@@ -221,7 +226,8 @@ export function endpoint<
   of: Described<Params, Query, Body> & { readonly roles?: readonly StaffRole[] },
   handler: (c: PeopleContext, given: Given<Params, Query, Body>) => Promise<Response>,
 ): void {
-  describe(api, of, { security: 'person', faults: of.roles ? ['forbidden'] : [] })
+  const { roles = ['user'] } = of
+  describe(api, of, { security: 'person', roles, faults: of.roles ? ['forbidden'] : [] })
   api.on(of.method.toUpperCase(), honoPath(of.path), async (c) => {
     const caller = await authenticate(c.var.deps, c.req.raw, c.var.tenant)
     if (!caller.ok) return problemFor(c, caller.fault)
@@ -252,7 +258,8 @@ export function serviceEndpoint<
     given: Given<Params, Query, Body> & { readonly service: Caller },
   ) => Promise<Response>,
 ): void {
-  describe(api, of, { security: 'service', faults: ['client_unauthenticated'] })
+  const roles = ['service']
+  describe(api, of, { security: 'service', roles, faults: ['client_unauthenticated'] })
   api.on(of.method.toUpperCase(), honoPath(of.path), async (c) => {
     const bare = c as unknown as Context<BareEnv>
     const service = await of.verify(bare)

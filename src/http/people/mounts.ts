@@ -1,6 +1,7 @@
 import { mountActivity } from './activity.ts'
 import { mountAdmin } from './admin-mounts.ts'
 import { mountCatalog } from './catalog.ts'
+import { mountCompliance } from './compliance.ts'
 import { mountEnablements } from './enablements.ts'
 import type { Mount } from './endpoint.ts'
 import { mountEvents } from './events.ts'
@@ -22,6 +23,7 @@ export const MOUNTS: readonly Mount[] = [
   mountEvents,
   mountCatalog,
   mountActivity,
+  mountCompliance,
   mountAdmin,
   mountFreezes,
 ]

@@ -3,19 +3,22 @@ import { LIST_LENGTH_MAX } from '../../core/limits.ts'
 
 const CURSOR_LENGTH_MAX = 512
 
-/** `limit` of every list, as it comes in a query. */
-export const limit = z
-  .string()
-  .regex(/^[1-9][0-9]{0,2}$/, { error: `must be a whole number from 1 to ${LIST_LENGTH_MAX}` })
-  .transform(Number)
-  .refine((n) => n <= LIST_LENGTH_MAX, { error: `must be at most ${LIST_LENGTH_MAX}` })
-  .default(LIST_LENGTH_MAX)
-  .meta({
-    type: 'integer',
-    minimum: 1,
-    maximum: LIST_LENGTH_MAX,
-    description: `How many at most. By default ${LIST_LENGTH_MAX}.`,
-  })
+/** `limit` of a list, as it comes in a query; `most` is what it is by default too. */
+export const limitOf = (most: number) =>
+  z
+    .string()
+    .regex(/^[1-9][0-9]{0,2}$/, { error: `must be a whole number from 1 to ${most}` })
+    .transform(Number)
+    .refine((n) => n <= most, { error: `must be at most ${most}` })
+    .default(most)
+    .meta({
+      type: 'integer',
+      minimum: 1,
+      maximum: most,
+      description: `How many at most. By default ${most}.`,
+    })
+
+export const limit = limitOf(LIST_LENGTH_MAX)
 
 export type SortKey = readonly (string | number)[]
 

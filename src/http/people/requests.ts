@@ -3,14 +3,14 @@ import { accessRequest, decision, id, listOf } from '../../../schema/people.ts'
 import { assert } from '../../core/assert.ts'
 import { REQUEST_STATUSES } from '../../core/session.ts'
 import type { RequestId } from '../../core/vocabulary.ts'
-import type { Tx } from '../../db/tx.ts'
+import { hotTx, type Tx } from '../../db/tx.ts'
 import { requestViews } from '../../db/views.ts'
-import { fail, ok } from '../../fault.ts'
+import { fail, ok, type Result } from '../../fault.ts'
 import { answerPrompt } from '../../flows/answer-prompt.ts'
 import { secondsNow } from '../../flows/live.ts'
 import { endpoint, type Mount, type PeopleContext } from './endpoint.ts'
 import { byTimeAndId, cursor, limit, page } from './page.ts'
-import { read, write } from './write.ts'
+import { read, type Written, write } from './write.ts'
 
 const tag = 'access requests'
 const byId = z.strictObject({ id })
@@ -81,6 +81,16 @@ const mountRead: Mount = (api) => {
   )
 }
 
+async function answeredRequest(c: PeopleContext, tx: Tx, requestId: string) {
+  const view = await requestOf(c, tx, requestId)
+  assert(view, 'a request that was just answered can be read')
+  return view
+}
+
+/** Many answer at once, so it is planned once. */
+const answer = (c: PeopleContext, body: (tx: Tx) => Promise<Result<Written>>): Promise<Response> =>
+  write(c, 'answer_prompt', body, hotTx)
+
 const mountDecide: Mount = (api) =>
   endpoint(
     api,
@@ -104,7 +114,7 @@ const mountDecide: Mount = (api) =>
       ],
     },
     (c, { params, body }) =>
-      write(c, 'answer_prompt', async (tx) => {
+      answer(c, async (tx) => {
         const answers = {
           requestId: params.id as RequestId,
           digest: body.digest,
@@ -118,9 +128,7 @@ const mountDecide: Mount = (api) =>
         const answered = await answerPrompt(c.var.ctx, c.var.caller, answers, tx)
         if (!answered.ok) return answered
         // Read back, so that the screen says what was stored and not what was meant (USER-ASKS 26).
-        const view = await requestOf(c, tx, params.id)
-        assert(view, 'a request that was just answered can be read')
-        return ok({ status: 200, body: view })
+        return ok({ status: 200, view: answeredRequest(c, tx, params.id) })
       }),
   )
 

@@ -1,15 +1,23 @@
 import { createHash } from 'node:crypto'
 import { canonicalJson } from '../../core/canonical-json.ts'
-import { json, type Tx, withTx } from '../../db/tx.ts'
+import { type hotTx, json, type Tx, withTx } from '../../db/tx.ts'
 import { fail, ok, type Result } from '../../fault.ts'
 import { type PeopleContext, problemFor } from './endpoint.ts'
 
-/** What a write answers. `body` absent: an empty answer, for 204. */
-export type Written = { readonly status: 200 | 201 | 202 | 204; readonly body?: unknown }
+/**
+ * What a write answers. `body` absent: an empty answer, for 204. `view`: a body that is still being read, in the same
+ * transaction, so that its last statement and the commit travel together.
+ */
+export type Written = { readonly status: 200 | 201 | 202 | 204; readonly body?: unknown } | Viewed
+type Viewed = { readonly status: 200 | 201; readonly view: Promise<unknown> }
+type Shown = Exclude<Written, Viewed>
+
+const shown = async (written: Written): Promise<Shown> =>
+  'view' in written ? { status: written.status, body: await written.view } : written
 
 const KEY = /^[\x20-\x7e]{1,255}$/
 
-type Row = { bodyHash: string; response: Written | null }
+type Row = { bodyHash: string; response: Shown | null }
 type Attempt = {
   readonly tenantId: string
   readonly caller: string
@@ -33,11 +41,11 @@ async function takeKey(tx: Tx, of: Attempt, now: number): Promise<Row | null> {
   return stored ?? { bodyHash: of.bodyHash, response: null }
 }
 
-const storeResponse = (tx: Tx, of: Attempt, response: Written) => tx.sql`
+const storeResponse = (tx: Tx, of: Attempt, response: Shown): void => tx.later`
   update idempotency_key set response = ${json(response)}::text::jsonb
   where tenant_id = ${of.tenantId} and caller = ${of.caller} and route = ${of.route} and key = ${of.key}`
 
-const forgetKey = (tx: Tx, of: Attempt) => tx.sql`
+const forgetKey = (tx: Tx, of: Attempt): void => tx.later`
   delete from idempotency_key
   where tenant_id = ${of.tenantId} and caller = ${of.caller} and route = ${of.route} and key = ${of.key}`
 
@@ -58,11 +66,12 @@ async function once(
   const result = await body(tx)
   if (!result.ok) {
     // A fault is not an answer to keep: the same key may be tried again when its cause is gone.
-    await forgetKey(tx, attempt)
+    forgetKey(tx, attempt)
     return result
   }
-  await storeResponse(tx, attempt, result.value)
-  return ok({ written: result.value, replayed: false })
+  const written = await shown(result.value)
+  storeResponse(tx, attempt, written)
+  return ok({ written, replayed: false })
 }
 
 function attemptOf(c: PeopleContext, key: string): Attempt {
@@ -87,6 +96,7 @@ export async function write(
   c: PeopleContext,
   label: string,
   body: (tx: Tx) => Promise<Result<Written>>,
+  open: typeof withTx | typeof hotTx = withTx,
 ): Promise<Response> {
   const { ctx } = c.var
   const key = c.req.header('Idempotency-Key')
@@ -96,14 +106,18 @@ export async function write(
       errors: [{ path: 'Idempotency-Key', message: 'must be 1 to 255 printable ASCII characters' }],
     })
   const now = ctx.clock.now() / 1000
-  const result = await withTx(ctx.db, label, async (tx): Promise<Result<Outcome>> => {
+  const work = async (tx: Tx): Promise<Result<Outcome>> => {
     if (key !== undefined) return once(tx, attemptOf(c, key), now, body)
     const written = await body(tx)
+    // If the transaction fails, that is the answer, and nobody asks for the view.
+    if (written.ok && 'view' in written.value) written.value.view.catch(() => undefined)
     return written.ok ? ok({ written: written.value, replayed: false }) : written
-  })
+  }
+  const result = await open(ctx.db, label, work)
   if (!result.ok) return problemFor(c, result.fault)
-  const { written, replayed } = result.value
+  const { replayed } = result.value
   if (!replayed) ctx.notify.kick()
+  const written = await shown(result.value.written)
   const headers = replayed ? { 'Idempotency-Replayed': 'true' } : {}
   return written.body === undefined
     ? c.body(null, written.status, headers)
