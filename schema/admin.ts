@@ -231,6 +231,12 @@ export const agentChange = change({
 })
 
 const services = distinct(name(64), LIST_MAX)
+
+const OVERLAP_SECONDS_MAX = 7 * 24 * 3600
+/** A new secret, answered once; for how long the one that it replaces still opens. */
+export const rotation = z
+  .strictObject({ overlap_seconds: z.int().min(0).max(OVERLAP_SECONDS_MAX) })
+  .meta({ description: 'Replaces the secret; 0 closes the old one at once' })
 const subject = z.enum(['session', 'user'])
 export const resourceServer = z
   .object({
@@ -309,6 +315,9 @@ export const enforcementPoint = z
     services: z.array(z.string()),
     /** May ask through AuthZEN what a person themselves may do, not only what a session holds. */
     asks_about_users: z.boolean(),
+    status,
+    /** When the secret before this one stops opening; absent when it has. */
+    previous_secret_until: time.optional(),
     created_at: time,
   })
   .meta({ id: 'EnforcementPoint' })
@@ -319,6 +328,13 @@ export const enforcementPointNew = z.strictObject({
   name: name(NAME_LENGTH_MAX),
   services,
   asks_about_users: z.boolean().optional(),
+})
+export const enforcementPointChange = change({
+  name: name(NAME_LENGTH_MAX).optional(),
+  services: services.optional(),
+  asks_about_users: z.boolean().optional(),
+  status: status.optional(),
+  rotate_secret: rotation.optional(),
 })
 
 export const identityProvider = z

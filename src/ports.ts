@@ -31,6 +31,7 @@ export const ID_PREFIXES = {
   proxy: 'prx',
   serviceClient: 'scl',
   proposal: 'prp',
+  mount: 'mnt',
 } as const
 
 export type Ids = {

@@ -151,6 +151,9 @@ export type EnforcementPointRow = {
   readonly services: readonly string[]
   /** May ask what a person themselves may do, not only what a session holds. */
   readonly asksAboutUsers: boolean
+  readonly status: 'active' | 'disabled'
+  /** Seconds; null when no other secret than its own opens. */
+  readonly previousUntil: number | null
   readonly createdAt: number
 }
 
@@ -158,7 +161,8 @@ export const selectEnforcementPoints = (
   tx: Tx,
   of: Page & { readonly id?: string },
 ): Promise<readonly EnforcementPointRow[]> => tx.sql<EnforcementPointRow>`
-  select id, name, services, asks_about_users as "asksAboutUsers",
+  select id, name, services, asks_about_users as "asksAboutUsers", status,
+    extract(epoch from previous_secret_until)::float8 as "previousUntil",
     extract(epoch from created_at)::float8 as "createdAt"
   from enforcement_point
   where tenant_id = ${of.tenantId} and (${of.id ?? null}::text is null or id = ${of.id ?? null})
@@ -174,6 +178,24 @@ export async function insertEnforcementPoint(
     insert into enforcement_point (id, tenant_id, name, secret_hash, services, asks_about_users, created_at)
     values (${p.id}, ${tenantId}, ${p.name}, ${p.secretHash}, ${p.services}::text[], ${p.asksAboutUsers},
       to_timestamp(${p.createdAt}::float8))`
+}
+
+/** `secretHash`: absent leaves both secrets as they are; given, the one before stays until `previousUntil`, if that is. */
+export async function updateEnforcementPoint(
+  tx: Tx,
+  tenantId: TenantId,
+  p: EnforcementPointRow & { readonly secretHash: string | undefined },
+): Promise<void> {
+  const hash = p.secretHash ?? null
+  await tx.sql`
+    update enforcement_point set name = ${p.name}, services = ${p.services}::text[],
+      asks_about_users = ${p.asksAboutUsers}, status = ${p.status},
+      previous_secret_hash = case when ${hash}::text is null then previous_secret_hash
+        when ${p.previousUntil}::float8 is null then null else secret_hash end,
+      previous_secret_until = case when ${hash}::text is null then previous_secret_until
+        else to_timestamp(${p.previousUntil}::float8) end,
+      secret_hash = coalesce(${hash}::text, secret_hash)
+    where tenant_id = ${tenantId} and id = ${p.id}`
 }
 
 export async function deleteEnforcementPoint(

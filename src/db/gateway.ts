@@ -20,7 +20,17 @@ export type GatewayRows = {
     readonly permissions: readonly string[]
   }[]
   readonly tenants: readonly TenantRef[]
-  readonly proxies: readonly { readonly id: string; tenantId: TenantId; secretHash: string }[]
+  /** Those that are not disabled. */
+  readonly proxies: readonly {
+    readonly id: string
+    readonly tenantId: TenantId
+    /** Null: it may ask through each. */
+    readonly family: string | null
+    readonly secretHash: string
+    readonly previousHash: string | null
+    /** Seconds; null where there is no previous secret. */
+    readonly previousUntil: number | null
+  }[]
   readonly mounts: readonly { readonly proxyId: string; prefix: string; service: string }[]
   readonly resources: readonly {
     readonly tenantId: TenantId
@@ -52,7 +62,10 @@ export async function readGateway(tx: Tx): Promise<GatewayRows> {
         from endpoint e order by e.service_id, e.pattern, e.method`,
       tx.sql<TenantRef>`select id, slug from tenant`,
       tx.sql<GatewayRows['proxies'][number]>`
-        select id, tenant_id as "tenantId", secret_hash as "secretHash" from gateway_proxy`,
+        select id, tenant_id as "tenantId", family, secret_hash as "secretHash",
+          previous_secret_hash as "previousHash",
+          extract(epoch from previous_secret_until)::float8 as "previousUntil"
+        from gateway_proxy where status = 'active'`,
       tx.sql<GatewayRows['mounts'][number]>`
         select proxy_id as "proxyId", prefix, service_id as service from gateway_mount`,
       tx.sql<GatewayRows['resources'][number]>`

@@ -290,6 +290,9 @@ export const enforcementPoint = pgTable('enforcement_point', {
   secretHash: text('secret_hash').notNull(),
   services: text('services').array().notNull(),
   asksAboutUsers: boolean('asks_about_users').notNull().default(false),
+  status: text('status').notNull().default('active'),
+  previousSecretHash: text('previous_secret_hash'),
+  previousSecretUntil: timestamp('previous_secret_until', { withTimezone: true, precision: 3 }),
   createdAt: timestamp('created_at', { withTimezone: true, precision: 3 }).notNull(),
 })
 
@@ -586,6 +589,10 @@ export const gatewayProxy = pgTable('gateway_proxy', {
   tenantId: text('tenant_id').notNull(),
   name: text('name').notNull(),
   secretHash: text('secret_hash').notNull(),
+  family: text('family'),
+  status: text('status').notNull().default('active'),
+  previousSecretHash: text('previous_secret_hash'),
+  previousSecretUntil: timestamp('previous_secret_until', { withTimezone: true, precision: 3 }),
   createdAt: timestamp('created_at', { withTimezone: true, precision: 3 }).notNull(),
 })
 
@@ -596,6 +603,11 @@ export const gatewayMount = pgTable(
     proxyId: text('proxy_id').notNull(),
     prefix: text('prefix').notNull(),
     serviceId: text('service_id').notNull(),
+    id: text('id')
+      .notNull()
+      .unique('mount_id_names_one_mount')
+      .default(sql`'mnt_' || replace(gen_random_uuid()::text, '-', '')`),
+    createdAt: timestamp('created_at', { withTimezone: true, precision: 3 }).notNull().defaultNow(),
   },
   (t) => [primaryKey({ columns: [t.proxyId, t.prefix] })],
 )

@@ -11,6 +11,7 @@ import type { People, PersonFacts } from './people.ts'
 import type { Revocations } from './revocations.ts'
 import {
   type GatewayTenant,
+  type ProxySecret,
   type Route,
   routeOf,
   type Snapshot,
@@ -73,13 +74,24 @@ const NOT_ONE_TOKEN = /[\s,]/
 const SECRET_LENGTH_MAX = 256
 
 /** A secret that has been right once in this snapshot need not be hashed again. */
-function proxyBy(tenant: GatewayTenant, secret: string): TenantProxy | undefined {
+function secretBy(tenant: GatewayTenant, secret: string): ProxySecret | undefined {
   if (secret === '' || secret.length > SECRET_LENGTH_MAX) return undefined
   const seen = tenant.proxiesSeen.get(secret)
   if (seen !== undefined) return seen
   const found = tenant.proxies.get(hash('sha256', secret))
   if (found !== undefined) tenant.proxiesSeen.set(secret, found)
   return found
+}
+
+/** Which proxy asks. At the address of a family that is not its own it is nobody: there a client could speak in its name. */
+function proxyBy(
+  tenant: GatewayTenant,
+  of: { readonly secret: string; readonly family: ProxyFamily; readonly now: number },
+): TenantProxy | undefined {
+  const found = secretBy(tenant, of.secret)
+  if (found === undefined || found.until <= of.now) return undefined
+  const { proxy } = found
+  return proxy.family === null || proxy.family === of.family ? proxy : undefined
 }
 
 /** RFC 6750 section 2.1; what is in the token is for its verification to say. */
@@ -111,7 +123,9 @@ export function createCheck(on: CheckOn): (asked: Asked) => Answered | Promise<A
     if (found.tenant === null) return ended('NO_SUCH_TENANT')
     if (asked.spoiled !== null) return ended(asked.spoiled)
     const { secret, method, target } = asked
-    const known = secret === undefined ? undefined : proxyBy(found.tenant, secret)
+    const { family } = asked
+    const now = ctx.clock.now()
+    const known = secret === undefined ? undefined : proxyBy(found.tenant, { secret, family, now })
     if (known === undefined) return ended('PROXY_UNAUTHENTICATED')
     found.proxy = known
     if (method === undefined || target === undefined) return ended('REQUEST_INCOMPLETE')

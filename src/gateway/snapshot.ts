@@ -20,16 +20,21 @@ export type Mount = { readonly segments: readonly string[]; readonly service: st
 
 export type TenantProxy = {
   readonly id: string
+  /** The one header family that it asks through; null: each. */
+  readonly family: string | null
   /** Longest first. */
   readonly mounts: readonly Mount[]
 }
 
+/** What a secret opens, and until when: one that was replaced has an end, in milliseconds. */
+export type ProxySecret = { readonly proxy: TenantProxy; readonly until: number }
+
 export type GatewayTenant = {
   readonly ref: TenantRef
   /** By the SHA-256 of their secret, in hex. */
-  readonly proxies: ReadonlyMap<string, TenantProxy>
-  /** Those that have asked, by the secret that they showed; as many as there are proxies at most. */
-  readonly proxiesSeen: Map<string, TenantProxy>
+  readonly proxies: ReadonlyMap<string, ProxySecret>
+  /** Those that have asked, by the secret that they showed; as many as there are secrets at most. */
+  readonly proxiesSeen: Map<string, ProxySecret>
   /** The resources that stand for a service here: what its tokens are for. */
   readonly resources: ReadonlyMap<string, readonly string[]>
   readonly everyResource: readonly string[]
@@ -76,12 +81,23 @@ function triesOf(
   )
 }
 
-function proxyOf(rows: GatewayRows, id: string): TenantProxy {
+type ProxyRow = GatewayRows['proxies'][number]
+
+/** By the hash of each secret that opens, or still does for a while. */
+function secretsOf(rows: GatewayRows, row: ProxyRow): readonly (readonly [string, ProxySecret])[] {
+  const proxy = proxyOf(rows, row)
+  const own = [row.secretHash, { proxy, until: Number.POSITIVE_INFINITY }] as const
+  return row.previousHash === null || row.previousUntil === null
+    ? [own]
+    : [[row.previousHash, { proxy, until: row.previousUntil * 1000 }], own]
+}
+
+function proxyOf(rows: GatewayRows, { id, family }: ProxyRow): TenantProxy {
   const mounts = rows.mounts
     .filter((mount) => mount.proxyId === id)
     .map(({ prefix, service }) => ({ segments: segmentsOf(prefix), service }))
     .toSorted((a, b) => b.segments.length - a.segments.length)
-  return { id, mounts }
+  return { id, family, mounts }
 }
 
 function tenantOf(rows: GatewayRows, ref: TenantRef): GatewayTenant {
@@ -93,7 +109,7 @@ function tenantOf(rows: GatewayRows, ref: TenantRef): GatewayTenant {
       resources.set(service, [...(resources.get(service) ?? []), resource])
   return {
     ref,
-    proxies: new Map(mine(rows.proxies).map((one) => [one.secretHash, proxyOf(rows, one.id)])),
+    proxies: new Map(mine(rows.proxies).flatMap((one) => secretsOf(rows, one))),
     proxiesSeen: new Map(),
     resources,
     everyResource: mine(rows.resources).map((one) => one.resource),

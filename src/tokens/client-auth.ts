@@ -135,11 +135,23 @@ function subjectOf(assertion: string): string | null {
   return typeof sub === 'string' ? sub : null
 }
 
-type ClientRow = ClientIdentity & { readonly secret_hash: string | null; readonly jwks: unknown }
+type ClientRow = ClientIdentity & {
+  readonly secret_hash: string | null
+  /** The secret before this one, while it still opens. */
+  readonly previous_hash: string | null
+  readonly jwks: unknown
+}
 
-async function clientById(tx: Tx, tenant: TenantRef, id: string): Promise<ClientRow | undefined> {
+/** A disabled enforcement point is not found: it has no flow that would refuse it. `now` in seconds. */
+async function clientById(
+  tx: Tx,
+  tenant: TenantRef,
+  of: { readonly id: string; readonly now: number },
+): Promise<ClientRow | undefined> {
+  const { id, now } = of
   const rows = await tx.sql<ClientRow>`
-    select 'agent' as kind, id, status, null::text[] as services, false as "asksAboutUsers", secret_hash, jwks,
+    select 'agent' as kind, id, status, null::text[] as services, false as "asksAboutUsers", secret_hash,
+        null::text as previous_hash, jwks,
         json_build_object('appClients', app_clients, 'providers', (
           select coalesce(json_agg(json_build_object('id', p.id, 'issuer', p.issuer, 'audience', p.audience,
             'firstPartyClients', p.first_party_clients, 'createsUsers', p.creates_users,
@@ -147,10 +159,11 @@ async function clientById(tx: Tx, tenant: TenantRef, id: string): Promise<Client
           from identity_provider p where p.tenant_id = ${tenant.id} and p.status = 'active')) as trusts
       from agent where tenant_id = ${tenant.id} and id = ${id}
     union all
-    select 'enforcement_point', id, null, services, asks_about_users, secret_hash, null, null
-      from enforcement_point where tenant_id = ${tenant.id} and id = ${id}
+    select 'enforcement_point', id, null, services, asks_about_users, secret_hash,
+        case when previous_secret_until > to_timestamp(${now}::float8) then previous_secret_hash end, null, null
+      from enforcement_point where tenant_id = ${tenant.id} and id = ${id} and status = 'active'
     union all
-    select 'service_client', id, status, array[service_id], false, secret_hash, jwks, null
+    select 'service_client', id, status, array[service_id], false, secret_hash, null, jwks, null
       from service_client where tenant_id = ${tenant.id} and id = ${id} and status = 'active'`
   return rows[0]
 }
@@ -177,7 +190,9 @@ export async function authenticateClient(
   const what = read.value
   // Only what can be an id reaches the database, which would throw at a NUL.
   const client = CLIENT_ID.test(what.id)
-    ? await withRead(on.db, 'load_client', (tx) => clientById(tx, on.tenant, what.id))
+    ? await withRead(on.db, 'load_client', (tx) =>
+        clientById(tx, on.tenant, { id: what.id, now: on.clock.now() / 1000 }),
+      )
     : undefined
   const proven =
     what.by === 'secret'
@@ -207,12 +222,14 @@ function identityOf(client: ClientRow): ClientIdentity {
 
 /** Compares in constant time, and does the same work where there is nothing to compare with. */
 function secretIsOf(client: ClientRow | undefined, secret: string): boolean {
-  const kept = client?.secret_hash ?? null
-  const same = timingSafeEqual(
-    Buffer.from(hashSecret(secret.slice(0, SECRET_LENGTH_MAX))),
-    Buffer.from(kept ?? NO_SECRET),
-  )
-  return same && kept !== null && secret.length > 0 && secret.length <= SECRET_LENGTH_MAX
+  const shown = Buffer.from(hashSecret(secret.slice(0, SECRET_LENGTH_MAX)))
+  const isKept = (kept: string | null): boolean =>
+    timingSafeEqual(shown, Buffer.from(kept ?? NO_SECRET)) && kept !== null
+  const [own, previous] = [
+    isKept(client?.secret_hash ?? null),
+    isKept(client?.previous_hash ?? null),
+  ]
+  return (own || previous) && secret.length > 0 && secret.length <= SECRET_LENGTH_MAX
 }
 
 async function assertionIsOf(

@@ -132,6 +132,17 @@ const bodiesOf = (victim: Victim, own: Own): ForeignRequests['bodies'] => ({
     { body: { first_party_clients: ['renewal-app'] } },
     { body: { status: 'disabled' } },
   ],
+  'PATCH /t/:tenant/api/admin/enforcement-points/:id': () => [
+    { body: { status: 'disabled' } },
+    { body: { rotate_secret: { overlap_seconds: 0 } } },
+  ],
+  'PATCH /t/:tenant/api/admin/proxies/:id': () => [
+    { body: { status: 'disabled' } },
+    { body: { rotate_secret: { overlap_seconds: 60 } } },
+  ],
+  'POST /t/:tenant/api/admin/proxies/:id/mounts': () => [
+    { body: { prefix: '/theirs', service: 'mail' } },
+  ],
   'POST /t/:tenant/api/freezes': () => [
     { body: { scope: 'user', id: victim.userId } },
     { body: { scope: 'agent', id: victim.agentId } },
@@ -202,6 +213,7 @@ const NAMING_NOTHING: ForeignRequests['namingNothing'] = {
     title: 'X',
     url: `https://${unlike()}.example/mcp`,
   }),
+  'POST /t/:tenant/api/admin/proxies': () => ({ name: unlike(), family: 'nginx' }),
   'POST /t/:tenant/api/admin/identity-providers': () => ({
     issuer: `https://${unlike()}.example`,
     audience: 'https://lend.example',

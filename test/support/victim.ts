@@ -71,6 +71,8 @@ const pathIdsOf = async (lend: LiveServer, tenantId: string): Promise<Record<str
        (select id from resource_server where tenant_id = $1 limit 1) as "resource-servers",
        (select id from enforcement_point where tenant_id = $1 limit 1) as "enforcement-points",
        (select id from identity_provider where tenant_id = $1 limit 1) as "identity-providers",
+       (select proxy_id from gateway_mount where tenant_id = $1 order by id limit 1) as proxies,
+       (select id from gateway_mount where tenant_id = $1 order by id limit 1) as mounts,
        (select id from access_grant where tenant_id = $1 limit 1) as grants,
        (select id from activity where tenant_id = $1 and type = 'access.decided' limit 1) as activity`,
     [tenantId],

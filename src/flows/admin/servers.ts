@@ -9,6 +9,7 @@ import {
   selectEnforcementPoints,
   selectResourceServers,
   unknownServices,
+  updateEnforcementPoint,
   updateResourceServer,
 } from '../../db/admin-clients.ts'
 import { FIRST } from '../../db/directory.ts'
@@ -19,10 +20,14 @@ import type { Ctx } from '../../ports.ts'
 import { hashSecret } from '../../tokens/client-auth.ts'
 import { secondsNow } from '../live.ts'
 import { badField, given, recordChange, taken } from './change.ts'
+import { previousUntil, type Rotation } from './rotation.ts'
 import { resourceProblem } from './urls.ts'
 
 const noServer = () =>
   fail('not_found', { detail: 'No such resource server in this organisation.' })
+
+const noPoint = () =>
+  fail('not_found', { detail: 'No such enforcement point in this organisation.' })
 
 async function servicesFault(tx: Tx, services: readonly string[]): Promise<Result<true>> {
   const unknown = new Set(await unknownServices(tx, services))
@@ -131,6 +136,8 @@ export async function createEnforcementPoint(
     name: input.name,
     services: [...new Set(input.services)],
     asksAboutUsers: input.asksAboutUsers,
+    status: 'active',
+    previousUntil: null,
     createdAt: secondsNow(ctx.clock),
   }
   const tenantId = caller.tenant.id
@@ -139,6 +146,43 @@ export async function createEnforcementPoint(
   const changes = { name, services, ...(asksAboutUsers ? { asks_about_users: true } : {}) }
   await recordChange(ctx, tx, caller, { what: 'enforcement_point.created', id, changes })
   return ok({ point, secret })
+}
+
+/** What a point may see and ask is read with its credential at each call, so a change holds from the next call on. */
+export async function changeEnforcementPoint(
+  ctx: Ctx,
+  caller: UserCaller,
+  id: string,
+  patch: {
+    readonly name?: string | undefined
+    readonly services?: readonly string[] | undefined
+    readonly asks_about_users?: boolean | undefined
+    readonly status?: 'active' | 'disabled' | undefined
+    readonly rotate_secret?: Rotation | undefined
+  },
+  tx: Tx,
+): Promise<Result<{ readonly point: EnforcementPointRow; readonly secret?: string }>> {
+  const tenantId = caller.tenant.id
+  await guardTenantAlone(tx, tenantId)
+  const [before] = await selectEnforcementPoints(tx, { tenantId, id, after: FIRST, limit: 1 })
+  if (before === undefined) return noPoint()
+  const known = await servicesFault(tx, patch.services ?? [])
+  if (!known.ok) return known
+  const { rotate_secret: rotation } = patch
+  const secret = rotation === undefined ? undefined : ctx.ids.secret()
+  const point: EnforcementPointRow = {
+    ...before,
+    name: patch.name ?? before.name,
+    services: [...new Set(patch.services ?? before.services)],
+    asksAboutUsers: patch.asks_about_users ?? before.asksAboutUsers,
+    status: patch.status ?? before.status,
+    previousUntil: rotation === undefined ? before.previousUntil : previousUntil(ctx, rotation),
+  }
+  const secretHash = secret === undefined ? undefined : hashSecret(secret)
+  await updateEnforcementPoint(tx, tenantId, { ...point, secretHash })
+  const changes = given({ ...patch })
+  await recordChange(ctx, tx, caller, { what: 'enforcement_point.changed', id, changes })
+  return ok({ point, ...(secret === undefined ? {} : { secret }) })
 }
 
 export async function removeEnforcementPoint(
@@ -150,8 +194,7 @@ export async function removeEnforcementPoint(
   const tenantId = caller.tenant.id
   await guardTenantAlone(tx, tenantId)
   const [row] = await selectEnforcementPoints(tx, { tenantId, id, after: FIRST, limit: 1 })
-  if (row === undefined)
-    return fail('not_found', { detail: 'No such enforcement point in this organisation.' })
+  if (row === undefined) return noPoint()
   await deleteEnforcementPoint(tx, { tenantId, id })
   const changes = { name: row.name }
   await recordChange(ctx, tx, caller, { what: 'enforcement_point.removed', id, changes })

@@ -34,14 +34,15 @@ export const list = <Row extends Listed>(
       after,
       limit: query.limit + 1,
     })
-    return ok(
-      page(rows, {
-        limit: query.limit,
-        item: how.view,
-        key: (row) => [Math.round(row.createdAt * 1000), row.id],
-      }),
-    )
+    return ok(pageOf(rows, query.limit, how.view))
   })
+
+/** A page of rows, of which one more than is shown was read. */
+export const pageOf = <Row extends Listed>(
+  rows: readonly Row[],
+  limit: number,
+  view: (row: Row) => object,
+) => page(rows, { limit, item: view, key: (row) => [Math.round(row.createdAt * 1000), row.id] })
 
 /** One thing of the tenant's, or 404. */
 export const one = <Row>(
@@ -68,7 +69,7 @@ export const gone = (result: Result<true>): Result<Written> =>
 
 /**
  * A write whose answer carries a secret. The secret is added after the commit, so that it is in no stored answer: a repeat
- * with the same Idempotency-Key is answered without it.
+ * with the same Idempotency-Key is answered without it. `member` is its name in the answer.
  */
 export async function writeWithSecret(
   c: PeopleContext,
@@ -76,6 +77,7 @@ export async function writeWithSecret(
   body: (
     tx: Tx,
   ) => Promise<Result<{ readonly written: Written; readonly secret?: string | undefined }>>,
+  member: 'client_secret' | 'secret' = 'client_secret',
 ): Promise<Response> {
   let secret: string | undefined
   const response = await write(c, label, async (tx) => {
@@ -86,7 +88,7 @@ export async function writeWithSecret(
   })
   if (secret === undefined || !response.ok) return response
   const answer = z.looseObject({}).parse(await response.json())
-  return new Response(JSON.stringify({ ...answer, client_secret: secret }), {
+  return new Response(JSON.stringify({ ...answer, [member]: secret }), {
     status: response.status,
     headers: response.headers,
   })

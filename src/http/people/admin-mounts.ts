@@ -1,5 +1,6 @@
 import { mountAdminAgents } from './admin-agents.ts'
 import { mountAdminGroups } from './admin-groups.ts'
+import { mountAdminProxies } from './admin-proxies.ts'
 import { mountAdminRestrictions } from './admin-restrictions.ts'
 import { mountAdminServers } from './admin-servers.ts'
 import { mountAdminServices } from './admin-services.ts'
@@ -16,4 +17,5 @@ export const mountAdmin: Mount = (api) => {
   mountAdminServers(api)
   mountAdminServices(api)
   mountAdminToolServers(api)
+  mountAdminProxies(api)
 }

@@ -1,6 +1,7 @@
 import { z } from 'zod'
 import {
   enforcementPoint,
+  enforcementPointChange,
   enforcementPointMade,
   enforcementPointNew,
   identityProvider,
@@ -26,6 +27,7 @@ import {
   createIdentityProvider,
 } from '../../flows/admin/identity-providers.ts'
 import {
+  changeEnforcementPoint,
   changeResourceServer,
   createEnforcementPoint,
   createResourceServer,
@@ -42,7 +44,7 @@ import {
   WRITERS,
   writeWithSecret,
 } from './admin-common.ts'
-import { endpoint, type Mount } from './endpoint.ts'
+import { endpoint, type Mount, type PeopleContext } from './endpoint.ts'
 import { write } from './write.ts'
 
 const tag = 'admin: servers and sign-in'
@@ -59,12 +61,16 @@ const serverView = (s: ResourceServerRow) => ({
   created_at: iso(s.createdAt),
 })
 
-const pointView = (p: EnforcementPointRow) => ({
+const pointView = (c: PeopleContext) => (p: EnforcementPointRow) => ({
   id: p.id,
   client_id: p.id,
   name: p.name,
   services: p.services,
   asks_about_users: p.asksAboutUsers,
+  status: p.status,
+  ...(p.previousUntil === null || p.previousUntil <= c.var.ctx.clock.now() / 1000
+    ? {}
+    : { previous_secret_until: iso(p.previousUntil) }),
   created_at: iso(p.createdAt),
 })
 
@@ -168,7 +174,7 @@ const mountPoints: Mount = (api) => {
     (c, { query }) =>
       list(c, 'list_enforcement_points', query, {
         select: selectEnforcementPoints,
-        view: pointView,
+        view: pointView(c),
       }),
   )
   endpoint(
@@ -191,7 +197,29 @@ const mountPoints: Mount = (api) => {
         const made = await createEnforcementPoint(c.var.ctx, c.var.caller, input, tx)
         if (!made.ok) return made
         const { point, secret } = made.value
-        return ok({ written: { status: 201, body: pointView(point) }, secret })
+        return ok({ written: { status: 201, body: pointView(c)(point) }, secret })
+      }),
+  )
+  endpoint(
+    api,
+    {
+      method: 'patch',
+      path: `${POINTS}/{id}`,
+      summary: 'Change an enforcement point, turn it off or on, or replace its secret',
+      tag,
+      roles: WRITERS,
+      params: byId,
+      body: enforcementPointChange,
+      idempotent: true,
+      answers: { 200: enforcementPointMade },
+      faults: ['unprocessable'],
+    },
+    (c, { params, body }) =>
+      writeWithSecret(c, 'change_enforcement_point', async (tx) => {
+        const changed = await changeEnforcementPoint(c.var.ctx, c.var.caller, params.id, body, tx)
+        if (!changed.ok) return changed
+        const { point, secret } = changed.value
+        return ok({ written: { status: 200, body: pointView(c)(point) }, secret })
       }),
   )
   endpoint(

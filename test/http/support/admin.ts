@@ -25,6 +25,8 @@ const WRITTEN = [
   'resource_server',
   'enforcement_point',
   'tool_server',
+  'gateway_proxy',
+  'gateway_mount',
   'identity_provider',
   'frozen',
   'enablement',
