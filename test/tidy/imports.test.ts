@@ -18,7 +18,7 @@ const ROOMS: Readonly<Record<string, Room>> = {
   'src/fault.ts': { rooms: [] },
   'src/ports.ts': { rooms: [], types: ['src/db'] },
   'src/ids.ts': { rooms: ['src/ports.ts'], packages: ['node:crypto', 'uuid'] },
-  'src/config.ts': { rooms: [], packages: ['node:path'] },
+  'src/config.ts': { rooms: [], packages: ['node:net', 'node:path'] },
   'src/notify.ts': { rooms: [], types: ['src/db', 'src/ports.ts'] },
   'src/checkpoint-key.ts': {
     rooms: ['src/flows/checkpoint.ts'],
@@ -181,6 +181,13 @@ const ROOMS: Readonly<Record<string, Room>> = {
   // What a resource server installs: it must stay small, and know nothing of the server.
   'src/enforce': { rooms: ['src/core'], packages: ['jose'] },
 
+  // What operators see: counts only, no tenant, nobody's name.
+  'src/ops': {
+    rooms: ['src/db', 'src/flows', 'schema'],
+    types: ['src/gateway', 'src/ports.ts'],
+    packages: ['prom-client', 'node:http'],
+  },
+
   'src/jobs.ts': {
     rooms: ['src/db', 'src/flows', 'src/tokens'],
     types: ['src/ports.ts'],
@@ -287,6 +294,7 @@ const ROOMS: Readonly<Record<string, Room>> = {
       'src/gateway',
       'src/http',
       'src/identity',
+      'src/ops',
       'src/tokens',
       'schema',
     ],
