@@ -188,6 +188,21 @@ const ROOMS: Readonly<Record<string, Room>> = {
     packages: ['prom-client', 'node:http'],
   },
 
+  // Looks at what an instance depends on, and changes nothing.
+  'src/ops/doctor': {
+    rooms: [
+      'src/checkpoint-key.ts',
+      'src/config.ts',
+      'src/db',
+      'src/flows',
+      'src/identity',
+      'src/ports.ts',
+      'src/vault.ts',
+    ],
+    types: ['src/core'],
+    packages: ['node:fs'],
+  },
+
   'src/jobs.ts': {
     rooms: ['src/db', 'src/flows', 'src/tokens'],
     types: ['src/ports.ts'],
@@ -208,6 +223,11 @@ const ROOMS: Readonly<Record<string, Room>> = {
       'schema',
     ],
     packages: ['citty', 'zod', 'node:fs', 'node:os', 'node:path', 'node:readline', 'node:util'],
+  },
+  // Asks everything that an instance depends on.
+  'src/cli/doctor.ts': {
+    rooms: ['src/cli', 'src/config.ts', 'src/db', 'src/ids.ts', 'src/ops'],
+    packages: ['node:util'],
   },
   // Says at which line of a file something is wrong.
   'src/cli/catalog.ts': {
