@@ -8,6 +8,8 @@ import { b1 } from './rows/b1.ts'
 import { costOf, costs } from './rows/cost.ts'
 import { g1 } from './rows/g1.ts'
 import { g2 } from './rows/g2.ts'
+import { g3 } from './rows/g3.ts'
+import { g4 } from './rows/g4.ts'
 import { g5 } from './rows/g5.ts'
 import { p1 } from './rows/p1.ts'
 import { p2 } from './rows/p2.ts'
@@ -32,6 +34,8 @@ const ROWS: Readonly<Record<string, (options: Options) => Promise<readonly Row[]
   G5: g5,
   G1: g1,
   G2: g2,
+  G3: g3,
+  G4: g4,
   B1: b1,
   P1: p1,
   P2: p2,

@@ -6,8 +6,10 @@ export const CATALOG_ARGS = {
   file: { type: 'positional', required: false, description: 'A permissions.json' },
   url: {
     type: 'string',
-    description: 'The operator’s tenant at a server, as in https://lend.example/t/studio',
+    description:
+      'Where Lend is, as in https://lend.example or …/t/studio; left out: LEND_URL, or http://localhost:4000',
   },
+  tenant: { type: 'string', description: 'Slug of the operator’s tenant; studio by default' },
   service: { type: 'string', description: 'Which service publishes, as in accounts' },
   'client-id': {
     type: 'string',

@@ -8,6 +8,7 @@ import {
 } from 'jsonc-parser'
 import { z } from 'zod'
 import { readPermissionsFile } from '../../schema/permissions-file.ts'
+import { tenantAddress } from './address.ts'
 import { draftFromOpenApi, draftFromTools } from './catalog-draft.ts'
 import type { Given } from './options.ts'
 import { CliProblem } from './run-file.ts'
@@ -142,15 +143,10 @@ async function ask(
   env: NodeJS.ProcessEnv,
   of: { readonly method: 'PUT' | 'POST'; readonly path: string; readonly text: string },
 ): Promise<{ readonly status: number; readonly body: Answers }> {
-  const [url, service, id] = ['url', 'service', 'client-id'].map((name) => needed(given, name))
+  const [service, id] = ['service', 'client-id'].map((name) => needed(given, name))
   const secret = env.LEND_CLIENT_SECRET
   if (!secret) throw new CliProblem('Put the client’s secret in LEND_CLIENT_SECRET.')
-  const at = new URL(
-    `${url?.replace(/\/$/, '')}/api/catalog/services/${encodeURIComponent(service ?? '')}${of.path}`,
-  )
-  // A secret goes over plain http to this machine only.
-  if (at.protocol !== 'https:' && !/^(localhost|127\.\d+\.\d+\.\d+|\[::1\])$/.test(at.hostname))
-    throw new CliProblem('--url must be https.')
+  const at = `${tenantAddress(given, env)}/api/catalog/services/${encodeURIComponent(service ?? '')}${of.path}`
   const pair = `${encodeURIComponent(id ?? '')}:${encodeURIComponent(secret)}`
   const response = await fetch(at, {
     method: of.method,
@@ -163,7 +159,9 @@ async function ask(
   })
   const read = answers.safeParse(await response.json().catch(() => null))
   if (!read.success)
-    throw new CliProblem(`The server answered ${response.status} with nothing known.`)
+    throw new CliProblem(
+      `${at} answered ${response.status} and nothing that Lend says: is --url right?`,
+    )
   return { status: response.status, body: read.data }
 }
 

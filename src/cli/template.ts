@@ -6,6 +6,7 @@ import {
   templateValidated,
   templateVersion,
 } from '../../schema/studio.ts'
+import { tenantAddress } from './address.ts'
 import type { Given } from './options.ts'
 import { CliProblem } from './run-file.ts'
 import { templateDiffText } from './template-text.ts'
@@ -21,23 +22,13 @@ type File = z.output<typeof templateFile>
 
 const WIDENS = 2
 
-/** A bearer token goes over TLS, or stays on this machine. */
-function addressOf(given: Given, env: Env): string {
-  const text = given.text('url') ?? env.LEND_URL ?? 'http://localhost:4000'
-  const url = URL.canParse(text) ? new URL(text) : null
-  const local = url !== null && ['localhost', '127.0.0.1', '[::1]'].includes(url.hostname)
-  if (url?.protocol !== 'https:' && !(url?.protocol === 'http:' && local))
-    throw new CliProblem('--url must be https, or http on this machine.')
-  return `${text.replace(/\/+$/, '')}/t/${encodeURIComponent(given.text('tenant') ?? 'studio')}/api`
-}
-
 type Answered = { readonly status: number; readonly body: unknown }
 type Api = (method: string, path: string, body?: unknown) => Promise<Answered>
 
 function apiOf(given: Given, env: Env, fetcher: Fetch): Api {
   const token = env.LEND_TOKEN
   if (!token) throw new CliProblem('LEND_TOKEN must be a token of a person, for the People API.')
-  const base = addressOf(given, env)
+  const base = `${tenantAddress(given, env)}/api`
   return async (method, path, body) => {
     const response = await fetcher(`${base}${path}`, {
       method,
@@ -50,7 +41,10 @@ function apiOf(given: Given, env: Env, fetcher: Fetch): Api {
     })
     const text = await response.text()
     const read = z.json().safeParse(text === '' ? null : parsed(text))
-    if (!read.success) throw new CliProblem(`The server answered ${response.status} without JSON.`)
+    if (!read.success)
+      throw new CliProblem(
+        `${base}${path} answered ${response.status} and nothing that Lend says: is --url right?`,
+      )
     return { status: response.status, body: read.data }
   }
 }
@@ -74,7 +68,8 @@ function good<S extends z.ZodType>(answer: Answered, shape: S): z.output<S> {
   const read = answer.status < 300 ? shape.safeParse(answer.body) : null
   if (read?.success) return read.data
   const problem = problemShape.safeParse(answer.body)
-  if (!problem.success) throw new CliProblem(`The server answered ${answer.status}.`)
+  if (!problem.success)
+    throw new CliProblem(`The server answered ${answer.status}: is --url right?`)
   const { detail, errors = [] } = problem.data
   throw new CliProblem([detail, ...errors.map((e) => `${e.path}: ${e.message}`)].join(' '))
 }
