@@ -168,6 +168,14 @@ const COMMANDS = {
       return (await import('./reseal.ts')).reseal(process.env, out)
     },
   ),
+  doctor: command(
+    'Check this instance’s settings, database, keys, providers and address, and say how to mend what is wrong',
+    { json: { type: 'boolean', description: 'Print the findings as JSON' } },
+    async (given) => {
+      const out = (line: string) => process.stdout.write(`${line}\n`)
+      return (await import('./doctor.ts')).doctor(process.env, out, { json: given.flag('json') })
+    },
+  ),
   conformance: command(
     'Try hostile tokens against a resource server: which does it wrongly accept?',
     CONFORMANCE_ARGS,

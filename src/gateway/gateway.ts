@@ -1,3 +1,4 @@
+import { AUTH_REASONS, type AuthReason } from '../../schema/auth-decision.ts'
 import { readGateway } from '../db/gateway.ts'
 import { onTakenBack } from '../db/taken-back.ts'
 import { withTx } from '../db/tx.ts'
@@ -6,7 +7,7 @@ import type { UserTokenVerifier } from '../identity/login.ts'
 import type { Ctx } from '../ports.ts'
 import type { KeyStore } from '../tokens/keys.ts'
 import { createCalls } from './calls.ts'
-import { type Answered, type Asked, type CheckOn, createCheck } from './check.ts'
+import { type Answered, type Asked, type CheckOn, type Counted, createCheck } from './check.ts'
 import { createFollower } from './follow.ts'
 import { createFrequent } from './frequent.ts'
 import { createTokens } from './identity.ts'
@@ -17,6 +18,7 @@ import { type Snapshot, snapshotOf } from './snapshot.ts'
 
 export type { Answered, Asked } from './check.ts'
 
+const REASONS = Object.keys(AUTH_REASONS) as AuthReason[]
 const ROUTES_MAX = 10_000
 /** A look at the feed without a kick: kicks can be lost. */
 const FOLLOW_EVERY_MILLIS = 500
@@ -33,13 +35,22 @@ export type Gateway = {
   readonly check: (asked: Asked) => Answered | Promise<Answered>
   /** Warm: endpoints and what was taken back have been read. Once true it stays so. */
   readonly ready: () => boolean
+  /** Whether what was taken back is known up to a minute ago; else nothing is allowed. */
+  readonly isFresh: () => boolean
   /** Resolves once everything committed before the call is known here. */
   readonly caughtUp: () => Promise<void>
   readonly counts: () => {
     readonly decisions: number
+    readonly byReason: Readonly<Record<AuthReason, number>>
+    readonly caches: Readonly<
+      Record<'token' | 'route' | 'person', { readonly hit: number; readonly miss: number }>
+    >
+    /** Seconds since what was taken back was last known to be complete; infinite before the first time. */
+    readonly feedAge: number
     /** Decided by name, since the token had been read under an older registry. */
     readonly byNames: number
     readonly callsLost: number
+    readonly callsLostEver: number
     readonly resyncs: number
     readonly revoked: number
   }
@@ -58,6 +69,8 @@ export type GatewayOn = {
   /** What an operator should hear once: that a refresh fails, that it works again, that records were lost. */
   readonly note: (what: string, more: object) => void
   readonly onBug: (error: unknown, requestId?: string) => void
+  /** How long each decision took, in seconds. */
+  readonly took?: (seconds: number) => void
 }
 
 /** Says a thing when it begins and when it is over, not each time in between. */
@@ -126,7 +139,15 @@ export function startGateway(on: GatewayOn): Gateway {
   const following = outage(on, 'following what was taken back')
   const calls = createCalls(ctx, on.onBug)
   const lines = createLines(on.write)
-  const counted = { names: 0, decisions: 0 }
+  const counted: Counted = {
+    names: 0,
+    reasons: Object.fromEntries(REASONS.map((reason) => [reason, 0])) as Counted['reasons'],
+    caches: {
+      token: { hit: 0, miss: 0 },
+      route: { hit: 0, miss: 0 },
+      person: { hit: 0, miss: 0 },
+    },
+  }
   const isFresh = (): boolean => {
     const at = follower.freshAt()
     return at !== null && ctx.clock.now() - at < STALE_MILLIS_MAX
@@ -160,20 +181,25 @@ export function startGateway(on: GatewayOn): Gateway {
     isFresh,
     routes,
     tokens: createTokens(on),
-    ...{ people, revocations, calls, lines, counted },
+    ...{ people, revocations, calls, lines, counted, took: on.took },
     onBug: on.onBug,
   })
   return {
     check,
+    isFresh,
     ready: () => follower.freshAt() !== null && metadata.current() !== null,
     caughtUp: async () => {
       await follower.catchUp()
       await metadata.refresh()
     },
     counts: () => ({
-      decisions: counted.decisions,
+      decisions: Object.values(counted.reasons).reduce((sum, n) => sum + n, 0),
+      byReason: counted.reasons,
+      caches: counted.caches,
+      feedAge: (ctx.clock.now() - (follower.freshAt() ?? Number.NEGATIVE_INFINITY)) / 1000,
       byNames: counted.names,
       callsLost: calls.lost(),
+      callsLostEver: calls.lostEver(),
       resyncs: follower.resyncs(),
       revoked: revocations.size(),
     }),
