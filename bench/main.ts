@@ -13,6 +13,7 @@ import { g4 } from './rows/g4.ts'
 import { g5 } from './rows/g5.ts'
 import { p1 } from './rows/p1.ts'
 import { p2 } from './rows/p2.ts'
+import { r1 } from './rows/r1.ts'
 import { t1 } from './rows/t1.ts'
 import { t2 } from './rows/t2.ts'
 import { t3 } from './rows/t3.ts'
@@ -36,6 +37,7 @@ const ROWS: Readonly<Record<string, (options: Options) => Promise<readonly Row[]
   G2: g2,
   G3: g3,
   G4: g4,
+  R1: r1,
   B1: b1,
   P1: p1,
   P2: p2,

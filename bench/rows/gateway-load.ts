@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { basic, drive, form } from '../support/drive.ts'
 import { root } from '../support/machine.ts'
-import { addAllowRules, reissue, type World } from '../support/world.ts'
+import { addAllowRules, reissue, type Session, type World } from '../support/world.ts'
 import { holdFive } from './held.ts'
 
 const run = promisify(execFile)
@@ -14,15 +14,12 @@ const ACCESS_TOKEN = 'urn:ietf:params:oauth:token-type:access_token'
 /** A token for the demo's accounts that may read them, and the secret of the proxy in front of them. */
 export type Caller = { readonly token: string; readonly secret: string }
 
-export async function callerFor(world: World): Promise<Caller> {
-  await addAllowRules(world.scratch.sql)
-  const [session] = await holdFive(world, 1)
-  if (session === undefined) throw new Error('there is no session')
+async function tokenOf(world: World, session: Session): Promise<string> {
   const send = async (sent: ReturnType<typeof form>) =>
     JSON.parse((await drive(world.lend.origin, 1, [sent])).bodies[0] ?? '{}').access_token
   const control = await send(reissue(world, session))
   const { agent } = world.secrets
-  const token = await send(
+  return send(
     form(
       '/t/acme/oauth/token',
       {
@@ -34,10 +31,27 @@ export async function callerFor(world: World): Promise<Caller> {
       basic(agent.id, agent.secret),
     ),
   )
+}
+
+/** Sessions that hold what they call with, each with its token. */
+export async function callersFor(
+  world: World,
+  count: number,
+): Promise<readonly (Caller & { readonly session: Session })[]> {
+  await addAllowRules(world.scratch.sql)
   const [row] = await world.scratch.sql`
     select value -> 'proxies' -> 'acme' ->> 'Demo gateway' as secret
     from installation where name = 'demo'`
-  return { token, secret: row?.secret }
+  const callers: (Caller & { readonly session: Session })[] = []
+  for (const session of await holdFive(world, count))
+    callers.push({ session, token: await tokenOf(world, session), secret: row?.secret })
+  return callers
+}
+
+export async function callerFor(world: World): Promise<Caller> {
+  const [caller] = await callersFor(world, 1)
+  if (caller === undefined) throw new Error('there is no session')
+  return caller
 }
 
 /** What nginx sends about a call that a session may make. */

@@ -5,6 +5,7 @@ import { drizzle as drizzlePostgres } from 'drizzle-orm/postgres-js'
 import postgres from 'postgres'
 import { ConnectionLost, type Connections, createSeats, type Seat } from './seats.ts'
 import * as tables from './tables.ts'
+import { tellTakenBack } from './taken-back.ts'
 
 /**
  * One transaction. `sql` is a tagged template whose holes are always parameters, for the statements whose locks and
@@ -82,8 +83,15 @@ export async function withTx<T>(
   planned: Planned = 'by_value',
 ): Promise<T> {
   for (let attempt = 1; ; attempt++) {
+    let opened: Tx | undefined
+    const inside = (tx: Tx): Promise<T> => {
+      opened = tx
+      return body(tx)
+    }
     try {
-      return await db.begin(label, body, planned)
+      const value = await db.begin(label, inside, planned)
+      if (opened !== undefined) await tellTakenBack(db, opened)
+      return value
     } catch (error) {
       if (attempt >= ATTEMPTS_MAX || !RETRYABLE.has(sqlState(error) ?? '')) throw error
     }

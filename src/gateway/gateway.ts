@@ -1,5 +1,6 @@
 import { AUTH_REASONS, type AuthReason } from '../../schema/auth-decision.ts'
 import { readGateway } from '../db/gateway.ts'
+import { onTakenBack } from '../db/taken-back.ts'
 import { withTx } from '../db/tx.ts'
 import { startPeriodic } from '../flows/periodic.ts'
 import type { UserTokenVerifier } from '../identity/login.ts'
@@ -173,6 +174,7 @@ export function startGateway(on: GatewayOn): Gateway {
       onBug: on.onBug,
     }),
   ]
+  const deaf = onTakenBack(ctx.db, follow)
   const check = createCheck({
     ctx,
     snapshot: () => (follower.freshAt() === null ? null : metadata.current()),
@@ -206,6 +208,7 @@ export function startGateway(on: GatewayOn): Gateway {
       await calls.flush()
     },
     stop: async () => {
+      deaf()
       await Promise.all(jobs.map((job) => job.stop()))
       metadata.stop()
       const lost = await calls.stop()
