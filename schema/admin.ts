@@ -382,15 +382,3 @@ export const identityProviderChange = change({
   web_client_secret: webClientSecret.optional(),
   status: status.optional(),
 })
-
-export const FREEZE_SCOPES = ['tenant', 'template', 'agent', 'user'] as const
-export const freeze = z
-  .object({
-    id: z.string(),
-    scope: z.enum(FREEZE_SCOPES),
-    target_id: z.string(),
-    created_by: z.string(),
-    created_at: time,
-  })
-  .meta({ id: 'Freeze' })
-export const freezeNew = z.strictObject({ scope: z.enum(FREEZE_SCOPES), id })

@@ -24,6 +24,31 @@ export const selectFreezes = (
     and ((extract(epoch from created_at) * 1000)::float8, id) < (${of.after[0]}::float8, ${of.after[1]})
   order by created_at desc, id desc limit ${of.limit}`
 
+export type NamedFreeze = FreezeRow & {
+  readonly targetName: string | null
+  readonly createdByLogin: string | null
+}
+
+/** The same with what it is of and who did it by name, for people to read. Null: it is gone since. */
+export const selectNamedFreezes = (
+  tx: Tx,
+  of: Page & { readonly id?: string },
+): Promise<readonly NamedFreeze[]> =>
+  tx.sql<NamedFreeze>`
+  select f.id, f.scope, f.target_id as "targetId", f.created_by as "createdBy",
+    extract(epoch from f.created_at)::float8 as "createdAt",
+    case f.scope
+      when 'tenant' then (select name from tenant where id = f.tenant_id)
+      when 'template' then (select title from template where id = f.target_id)
+      when 'agent' then (select name from agent where tenant_id = f.tenant_id and id = f.target_id)
+      when 'user' then (select login from app_user where tenant_id = f.tenant_id and id = f.target_id)
+    end as "targetName",
+    (select login from app_user where tenant_id = f.tenant_id and id = f.created_by) as "createdByLogin"
+  from frozen f
+  where f.tenant_id = ${of.tenantId} and (${of.id ?? null}::text is null or f.id = ${of.id ?? null})
+    and ((extract(epoch from f.created_at) * 1000)::float8, f.id) < (${of.after[0]}::float8, ${of.after[1]})
+  order by f.created_at desc, f.id desc limit ${of.limit}`
+
 /** False: it is frozen already. */
 export async function insertFreeze(tx: Tx, tenantId: TenantId, f: FreezeRow): Promise<boolean> {
   takesBack(tx)

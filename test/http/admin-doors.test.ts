@@ -1,6 +1,6 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
-import * as contract from '../../schema/admin.ts'
 import * as catalogContract from '../../schema/catalog.ts'
+import { freeze } from '../../schema/freezes.ts'
 import { type Admin, createAdmin, expectProblem, items } from './support/admin.ts'
 
 /** Who may do what: one row a route. Bodies are good ones, so that only the role can be what refuses. */
@@ -142,7 +142,7 @@ describe('freezes (USER-ASKS 42)', () => {
       await admin.world.ask(session, [{ permission: 'accounts:read' }])
       const frozen = await admin.post('/freezes', { scope, id })
       expect(frozen.status).toBe(201)
-      expect(contract.freeze.safeParse(frozen.body).error).toBeUndefined()
+      expect(freeze.safeParse(frozen.body).error).toBeUndefined()
       expect(frozen.body).toMatchObject({ scope, target_id: target, created_by: 'usr_adam' })
       expect(items(await admin.get('/freezes', 'cleo'))).toEqual([frozen.body])
       await expect(

@@ -13,19 +13,24 @@ import { words } from './words.ts'
 
 const rest: (() => Promise<unknown>)[] = []
 
+function unfetched(): never {
+  throw new Unreachable('This part of the page could not be fetched.')
+}
+
 /** What the first screen does not need comes after it. */
 function later<P>(load: () => Promise<{ default: ComponentType<P> }>) {
   rest.push(load)
-  return lazy(() =>
-    load().catch(() => {
-      throw new Unreachable('This part of the page could not be fetched.')
-    }),
-  )
+  return lazy(() => load().catch(unfetched))
 }
 const Approvals = later(() => import('./pages/approvals.tsx'))
 const Approval = later<{ readonly id: string }>(() => import('./pages/approval.tsx'))
 const Rules = later(() => import('./pages/rules.tsx'))
 const Agents = later(() => import('./pages/agents.tsx'))
+// Few see these, so nobody fetches them ahead.
+const Activity = lazy(() => import('./pages/activity.tsx').catch(unfetched))
+const Reviews = lazy(() => import('./pages/reviews.tsx').catch(unfetched))
+const Templates = lazy(() => import('./pages/templates.tsx').catch(unfetched))
+const Freezes = lazy(() => import('./pages/freezes.tsx').catch(unfetched))
 
 const REST_MILLIS = 1_000
 
@@ -53,6 +58,14 @@ function Screen({ route }: { readonly route: Route }) {
       return <Rules />
     case 'agents':
       return <Agents />
+    case 'activity':
+      return <Activity />
+    case 'reviews':
+      return <Reviews />
+    case 'templates':
+      return <Templates />
+    case 'freezes':
+      return <Freezes />
     case 'landing':
     case 'nowhere':
       return <Nowhere tenant={route.at === 'nowhere' ? route.tenant : undefined} />

@@ -1,14 +1,17 @@
-import { type AnchorHTMLAttributes, type MouseEvent, useSyncExternalStore } from 'react'
+import { type AnchorHTMLAttributes, type MouseEvent, useMemo, useSyncExternalStore } from 'react'
 
-/** Which screen an address is. Six screens do not need a library: the address is read here and written here. */
+/** Screens of one address each. */
+const PLAIN = ['rules', 'agents', 'activity', 'reviews', 'templates', 'freezes'] as const
+type Plain = (typeof PLAIN)[number]
+
+/** Which screen an address is. So few do not need a library: the address is read here and written here. */
 export type Route =
   | { readonly at: 'landing' }
   | { readonly at: 'sessions'; readonly tenant: string }
   | { readonly at: 'session'; readonly tenant: string; readonly id: string }
   | { readonly at: 'approvals'; readonly tenant: string }
   | { readonly at: 'approval'; readonly tenant: string; readonly id: string }
-  | { readonly at: 'rules'; readonly tenant: string }
-  | { readonly at: 'agents'; readonly tenant: string }
+  | { readonly at: Plain; readonly tenant: string }
   | { readonly at: 'nowhere'; readonly tenant: string | undefined }
 
 export function routeOf(pathname: string): Route {
@@ -19,7 +22,8 @@ export function routeOf(pathname: string): Route {
   if (more !== undefined) return { at: 'nowhere', tenant }
   if (screen === 'sessions') return id === undefined ? { at: screen, tenant } : one('session')
   if (screen === 'approvals') return id === undefined ? { at: screen, tenant } : one('approval')
-  if ((screen === 'rules' || screen === 'agents') && id === undefined) return { at: screen, tenant }
+  const plain = PLAIN.find((one) => one === screen)
+  if (plain !== undefined && id === undefined) return { at: plain, tenant }
   return { at: 'nowhere', tenant }
 
   function one(at: 'session' | 'approval'): Route {
@@ -56,6 +60,24 @@ export function useRoute(): Route {
   return routeOf(pathname)
 }
 
+/** What stands behind the question mark: a screen's filters, so that a view is an address. */
+export function useSearch(): URLSearchParams {
+  const search = useSyncExternalStore(subscribe, () => location.search)
+  return useMemo(() => new URLSearchParams(search), [search])
+}
+
+export type Changed = { readonly [name: string]: string | null }
+
+/** The address with these changed; null and '' take one away. */
+export function searchWith(change: Changed): string {
+  const now = new URLSearchParams(location.search)
+  for (const [name, value] of Object.entries(change))
+    if (value === null || value === '') now.delete(name)
+    else now.set(name, value)
+  const search = now.toString()
+  return `${location.pathname}${search === '' ? '' : `?${search}`}`
+}
+
 /** A link that the browser still treats as one: a new tab, a copied address and the middle button work. */
 export function Link({ href = '', onClick, ...rest }: AnchorHTMLAttributes<HTMLAnchorElement>) {
   const follow = (event: MouseEvent<HTMLAnchorElement>) => {
@@ -77,6 +99,10 @@ export const paths = (tenant: string) => {
     approval: (id: string) => `${root}/approvals/${encodeURIComponent(id)}`,
     rules: `${root}/rules`,
     agents: `${root}/agents`,
+    activity: `${root}/activity`,
+    reviews: `${root}/reviews`,
+    templates: `${root}/templates`,
+    freezes: `${root}/freezes`,
     signIn: (returnTo: string) => `${root}/auth/login?return_to=${encodeURIComponent(returnTo)}`,
   }
 }

@@ -82,6 +82,11 @@ export const words = {
     lost: 'Live updates paused',
     banner: 'Live updates paused, reconnecting',
   },
+  frozen: {
+    banner: (since: string) =>
+      `Your organisation is frozen since ${since}: agents are given nothing and nothing is allowed.`,
+    see: 'Freezes',
+  },
   nav: {
     skip: 'Skip to content',
     main: 'Main',
@@ -91,6 +96,12 @@ export const words = {
     approvals: 'Approvals',
     rules: 'Rules',
     agents: 'My agents',
+    activity: 'Activity',
+    organisation: 'Organisation',
+    organisationMenu: 'Organisation: freeze, templates, reviews',
+    freezes: 'Freeze',
+    templates: 'Templates',
+    reviews: 'Reviews',
     tabs: { sessions: 'Sessions', chat: 'Chat', access: 'Access' },
     titles: {
       landing: '',
@@ -100,6 +111,10 @@ export const words = {
       approval: 'Request · ',
       rules: 'Rules · ',
       agents: 'My agents · ',
+      activity: 'Activity · ',
+      reviews: 'Reviews · ',
+      templates: 'Templates · ',
+      freezes: 'Freeze · ',
       nowhere: '',
     },
     waiting: (n: number) => `${requests(n)} waiting`,

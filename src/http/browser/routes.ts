@@ -45,4 +45,8 @@ const PAGES = [
   '/approvals/:id',
   '/rules',
   '/agents',
+  '/activity',
+  '/reviews',
+  '/templates',
+  '/freezes',
 ]

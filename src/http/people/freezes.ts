@@ -1,8 +1,11 @@
 import { z } from 'zod'
-import { freezeNew, freeze as freezeSchema } from '../../../schema/admin.ts'
+import { freezeNew, freeze as freezeSchema } from '../../../schema/freezes.ts'
 import { listOf } from '../../../schema/people.ts'
-import { type FreezeRow, selectFreezes } from '../../db/freezes.ts'
+import { assert } from '../../core/assert.ts'
+import { FIRST } from '../../db/directory.ts'
+import { type NamedFreeze, selectNamedFreezes } from '../../db/freezes.ts'
 import { iso } from '../../db/view-sessions.ts'
+import { ok } from '../../fault.ts'
 import { freeze, unfreeze } from '../../flows/freeze.ts'
 import { answered, byId, gone, list, paged, READERS, WRITERS } from './admin-common.ts'
 import { endpoint, type Mount } from './endpoint.ts'
@@ -10,11 +13,13 @@ import { write } from './write.ts'
 
 const tag = 'freezes'
 
-const view = (f: FreezeRow) => ({
+const view = (f: NamedFreeze) => ({
   id: f.id,
   scope: f.scope,
   target_id: f.targetId,
+  ...(f.targetName === null ? {} : { target_name: f.targetName }),
   created_by: f.createdBy,
+  ...(f.createdByLogin === null ? {} : { created_by_login: f.createdByLogin }),
   created_at: iso(f.createdAt),
 })
 
@@ -30,7 +35,7 @@ export const mountFreezes: Mount = (api) => {
       query: z.strictObject(paged),
       answers: { 200: listOf(freezeSchema) },
     },
-    (c, { query }) => list(c, 'list_freezes', query, { select: selectFreezes, view }),
+    (c, { query }) => list(c, 'list_freezes', query, { select: selectNamedFreezes, view }),
   )
   endpoint(
     api,
@@ -46,9 +51,14 @@ export const mountFreezes: Mount = (api) => {
       faults: ['already_exists', 'unprocessable'],
     },
     (c, { body }) =>
-      write(c, 'freeze', async (tx) =>
-        answered(await freeze(c.var.ctx, c.var.caller, body, tx), 201, view),
-      ),
+      write(c, 'freeze', async (tx) => {
+        const made = await freeze(c.var.ctx, c.var.caller, body, tx)
+        if (!made.ok) return made
+        const of = { tenantId: c.var.tenant.id, id: made.value.id, after: FIRST, limit: 1 }
+        const [named] = await selectNamedFreezes(tx, of)
+        assert(named, 'what was just frozen is listed')
+        return answered(ok(named), 201, view)
+      }),
   )
   endpoint(
     api,

@@ -11,6 +11,7 @@ const NAMES: Readonly<Record<string, string>> = {
   maya: 'Maya Ortiz',
   omar: 'Omar Haddad',
   adam: 'Adam Novak',
+  cleo: 'Cleo Brandt',
   gus: 'Gus Lindqvist',
 }
 export const nameOf = (login: string): string => NAMES[login] ?? login

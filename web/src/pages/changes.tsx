@@ -146,7 +146,8 @@ function groupsOf(diff: TemplateDiff): readonly Group[] {
   ]
 }
 
-function Diff({ diff }: { readonly diff: TemplateDiff }) {
+/** What another version allows that this one does not, and the other way round. */
+export function Diff({ diff }: { readonly diff: TemplateDiff }) {
   return groupsOf(diff).map(({ name, rows }) =>
     rows.length === 0 ? null : (
       <section key={name} className={classes('diff', `diff-${name}`)}>

@@ -12,6 +12,7 @@ import { pendingItems } from '../prompt/answers.ts'
 import { navigate, paths, type Route } from '../router.tsx'
 import { Toasts } from '../ui/toasts.tsx'
 import { words } from '../words.ts'
+import { FreezeBanner } from './freeze-banner.tsx'
 import { TopBar } from './top-bar.tsx'
 
 /** Says what has just been said, to whoever listens rather than looks. */
@@ -138,6 +139,7 @@ export function Shell({
       </a>
       <TopBar me={me} route={route} />
       <LineBanner />
+      <FreezeBanner me={me} />
       {children}
       <Announcer />
       <Toasts />

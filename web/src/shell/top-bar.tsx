@@ -1,12 +1,17 @@
 import {
+  Blocks,
   Bot,
+  Building2,
   CircleUser,
+  ClipboardCheck,
+  History,
   Inbox,
   LogOut,
   MessagesSquare,
   Monitor,
   Moon,
   ScrollText,
+  Snowflake,
   Sun,
 } from 'lucide-react'
 import { useEffect } from 'react'
@@ -14,6 +19,7 @@ import { useLine } from '../api/events.ts'
 import { call } from '../api/http.ts'
 import { usePending, useTenant } from '../api/queries.ts'
 import { signOutOfApp } from '../api/run.ts'
+import { staffOf } from '../api/staff.ts'
 import type { Me } from '../api/types.ts'
 import { useStored } from '../lib/hooks.ts'
 import { plain } from '../lib/text.ts'
@@ -89,6 +95,42 @@ function UserMenu({ me }: { readonly me: Me }) {
   )
 }
 
+/** What the organisation's staff see: a link stands here only for those who may use it. */
+function OrganisationMenu({ me, route }: { readonly me: Me; readonly route: Route }) {
+  const to = paths(useTenant())
+  const staff = staffOf(me)
+  if (!staff.reads) return null
+  const links = [
+    { href: to.freezes, label: words.nav.freezes, icon: Snowflake, at: 'freezes' },
+    { href: to.templates, label: words.nav.templates, icon: Blocks, at: 'templates' },
+    { href: to.reviews, label: words.nav.reviews, icon: ClipboardCheck, at: 'reviews' },
+  ]
+  return (
+    <details className="menu organisation-menu" name="menu">
+      <summary aria-label={words.nav.organisationMenu}>
+        <Building2 aria-hidden="true" size={18} />
+        <span className="user-name">{words.nav.organisation}</span>
+      </summary>
+      <nav className="menu-body" aria-label={words.nav.organisationMenu}>
+        {links.map(({ href, label, icon: Icon, at }) => (
+          <Link
+            key={href}
+            href={href}
+            className="menu-item menu-link"
+            aria-current={route.at === at ? 'page' : undefined}
+            onClick={(event) => {
+              const menu = event.currentTarget.closest('details')
+              if (menu) menu.open = false
+            }}
+          >
+            <Icon aria-hidden="true" size={16} /> {label}
+          </Link>
+        ))}
+      </nav>
+    </details>
+  )
+}
+
 function LineDot() {
   const { state } = useLine()
   return (
@@ -120,6 +162,13 @@ export function TopBar({ me, route }: { readonly me: Me; readonly route: Route }
     },
     { href: to.rules, label: words.nav.rules, icon: ScrollText, at: ['rules'], tabbed: false },
     { href: to.agents, label: words.nav.agents, icon: Bot, at: ['agents'], tabbed: false },
+    {
+      href: to.activity,
+      label: words.nav.activity,
+      icon: History,
+      at: ['activity'],
+      tabbed: false,
+    },
   ]
   return (
     <header className="top-bar">
@@ -133,6 +182,7 @@ export function TopBar({ me, route }: { readonly me: Me; readonly route: Route }
           <Link
             key={href}
             href={href}
+            title={label}
             className={classes('top-link', tabbed && 'top-link-tabbed')}
             aria-current={at.includes(route.at) ? 'page' : undefined}
           >
@@ -142,6 +192,17 @@ export function TopBar({ me, route }: { readonly me: Me; readonly route: Route }
           </Link>
         ))}
       </nav>
+      {staffOf(me).writes && (
+        <Link
+          className="icon-button freeze-link"
+          href={to.freezes}
+          aria-label={words.nav.freezes}
+          title={words.nav.freezes}
+        >
+          <Snowflake aria-hidden="true" size={18} />
+        </Link>
+      )}
+      <OrganisationMenu me={me} route={route} />
       <LineDot />
       <UserMenu me={me} />
     </header>
