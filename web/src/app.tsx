@@ -27,6 +27,14 @@ const Approval = later<{ readonly id: string }>(() => import('./pages/approval.t
 const Rules = later(() => import('./pages/rules.tsx'))
 const Agents = later(() => import('./pages/agents.tsx'))
 
+const Studio = later(() => import('./studio/list.tsx'))
+const Version = later<{ readonly template: string; readonly n: number }>(
+  () => import('./studio/version.tsx'),
+)
+const Trial = later<{ readonly template: string; readonly n: number }>(
+  () => import('./studio/trial.tsx'),
+)
+
 const REST_MILLIS = 1_000
 
 /** Fetched ahead, so that going there works, and says what is wrong, while the server is down. */
@@ -53,6 +61,12 @@ function Screen({ route }: { readonly route: Route }) {
       return <Rules />
     case 'agents':
       return <Agents />
+    case 'studio':
+      return <Studio />
+    case 'version':
+      return <Version key={route.id} template={route.template} n={route.n} />
+    case 'trial':
+      return <Trial key={route.id} template={route.template} n={route.n} />
     case 'landing':
     case 'nowhere':
       return <Nowhere tenant={route.at === 'nowhere' ? route.tenant : undefined} />

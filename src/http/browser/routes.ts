@@ -45,4 +45,7 @@ const PAGES = [
   '/approvals/:id',
   '/rules',
   '/agents',
+  '/studio',
+  '/studio/:template/:version',
+  '/studio/:template/:version/try',
 ]

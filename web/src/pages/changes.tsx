@@ -58,6 +58,9 @@ function ItemRow({ row }: { readonly row: ItemChange }) {
         </span>
       </div>
       {row.change !== 'removed' && <p className="item-unlocks">{plain(row.unlocks)}</p>}
+      {row.enforced_at !== undefined && (
+        <p className="item-enforced">{words.enforcedWhere[row.enforced_at]}</p>
+      )}
       <Places row={row} />
     </li>
   )
@@ -146,7 +149,8 @@ function groupsOf(diff: TemplateDiff): readonly Group[] {
   ]
 }
 
-function Diff({ diff }: { readonly diff: TemplateDiff }) {
+/** What another version allows that this one does not, and the other way round. */
+export function Diff({ diff }: { readonly diff: TemplateDiff }) {
   return groupsOf(diff).map(({ name, rows }) =>
     rows.length === 0 ? null : (
       <section key={name} className={classes('diff', `diff-${name}`)}>

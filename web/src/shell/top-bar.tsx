@@ -6,6 +6,7 @@ import {
   MessagesSquare,
   Monitor,
   Moon,
+  PencilRuler,
   ScrollText,
   Sun,
 } from 'lucide-react'
@@ -14,6 +15,7 @@ import { useLine } from '../api/events.ts'
 import { call } from '../api/http.ts'
 import { usePending, useTenant } from '../api/queries.ts'
 import { signOutOfApp } from '../api/run.ts'
+import { studioRoles } from '../api/studio-roles.ts'
 import type { Me } from '../api/types.ts'
 import { useStored } from '../lib/hooks.ts'
 import { plain } from '../lib/text.ts'
@@ -120,6 +122,17 @@ export function TopBar({ me, route }: { readonly me: Me; readonly route: Route }
     },
     { href: to.rules, label: words.nav.rules, icon: ScrollText, at: ['rules'], tabbed: false },
     { href: to.agents, label: words.nav.agents, icon: Bot, at: ['agents'], tabbed: false },
+    ...(studioRoles(me).some
+      ? [
+          {
+            href: to.studio,
+            label: words.nav.studio,
+            icon: PencilRuler,
+            at: ['studio', 'version', 'trial'],
+            tabbed: false,
+          },
+        ]
+      : []),
   ]
   return (
     <header className="top-bar">
