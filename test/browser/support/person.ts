@@ -12,6 +12,8 @@ const NAMES: Readonly<Record<string, string>> = {
   omar: 'Omar Haddad',
   adam: 'Adam Novak',
   gus: 'Gus Lindqvist',
+  bo: 'Bo Tanaka',
+  rhea: 'Rhea Okafor',
 }
 export const nameOf = (login: string): string => NAMES[login] ?? login
 

@@ -136,6 +136,9 @@ export function useWrite<Answer>() {
       // The same thing may be meant once more: that is another intention.
       attempt.current = { of: '', key: '' }
     },
-    onSettled: () => client.invalidateQueries({ queryKey: studioKey(tenant) }),
+    // Not waited for: what is said of a write is said before the screen that made it is replaced.
+    onSettled: () => {
+      void client.invalidateQueries({ queryKey: studioKey(tenant) })
+    },
   })
 }
