@@ -252,6 +252,11 @@ describe('two builders', () => {
     await page.getByRole('textbox', { name: 'Purpose' }).fill('My purpose.')
     await page.getByRole('textbox', { name: 'Context' }).fill('My context.')
     await add(page, 'dashboards', 'dashboard:view')
+    // Which of them is not guessed: the field is empty, and says so until it is filled.
+    const board = row(page, 'dashboard:view')
+    await seen(board.locator('.field-error'))
+    await board.getByRole('textbox', { name: /^On what/ }).fill('dashboard/*')
+    await gone(board.locator('.field-error'))
     const theirs = {
       revision: before.revision,
       purpose: 'Their purpose.',

@@ -64,7 +64,7 @@ function Search({ form, edit }: Pick<PartProps, 'form' | 'edit'>) {
   const found = useSearchCatalog(q)
   const items = q === '' ? [] : (found.data?.items ?? [])
   const add = (one: PermissionView) => {
-    const row = newRow({ permission: one.id, resource: one.resource_hint ?? '', narrow: '' })
+    const row = newRow({ permission: one.id, resource: '', narrow: '' })
     edit({ ceiling: [...form.ceiling, row] })
     announce(says.added(plain(one.title)))
   }
