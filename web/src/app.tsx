@@ -32,6 +32,14 @@ const Reviews = lazy(() => import('./pages/reviews.tsx').catch(unfetched))
 const Templates = lazy(() => import('./pages/templates.tsx').catch(unfetched))
 const Freezes = lazy(() => import('./pages/freezes.tsx').catch(unfetched))
 
+const Studio = later(() => import('./studio/list.tsx'))
+const Version = later<{ readonly template: string; readonly n: number }>(
+  () => import('./studio/version.tsx'),
+)
+const Trial = later<{ readonly template: string; readonly n: number }>(
+  () => import('./studio/trial.tsx'),
+)
+
 const REST_MILLIS = 1_000
 
 /** Fetched ahead, so that going there works, and says what is wrong, while the server is down. */
@@ -66,6 +74,12 @@ function Screen({ route }: { readonly route: Route }) {
       return <Templates />
     case 'freezes':
       return <Freezes />
+    case 'studio':
+      return <Studio />
+    case 'version':
+      return <Version key={route.id} template={route.template} n={route.n} />
+    case 'trial':
+      return <Trial key={route.id} template={route.template} n={route.n} />
     case 'landing':
     case 'nowhere':
       return <Nowhere tenant={route.at === 'nowhere' ? route.tenant : undefined} />

@@ -12,13 +12,26 @@ export type Route =
   | { readonly at: 'approvals'; readonly tenant: string }
   | { readonly at: 'approval'; readonly tenant: string; readonly id: string }
   | { readonly at: Plain; readonly tenant: string }
+  | { readonly at: 'studio'; readonly tenant: string }
+  | StudioRoute
   | { readonly at: 'nowhere'; readonly tenant: string | undefined }
 
+/** A version of a template, or its sandbox; `id` names both for whoever asks whether one has gone elsewhere. */
+type StudioRoute = {
+  readonly at: 'version' | 'trial'
+  readonly tenant: string
+  readonly id: string
+  readonly template: string
+  readonly n: number
+}
+
 export function routeOf(pathname: string): Route {
-  const [first, tenant, screen, id, more] = pathname.split('/').filter(Boolean).map(decoded)
+  const parts = pathname.split('/').filter(Boolean).map(decoded)
+  const [first, tenant, screen, id, more] = parts
   if (first === undefined) return { at: 'landing' }
   if (first !== 't' || tenant === undefined) return { at: 'nowhere', tenant: undefined }
   if (screen === undefined) return { at: 'sessions', tenant }
+  if (screen === 'studio') return studioOf(tenant, parts.slice(3))
   if (more !== undefined) return { at: 'nowhere', tenant }
   if (screen === 'sessions') return id === undefined ? { at: screen, tenant } : one('session')
   if (screen === 'approvals') return id === undefined ? { at: screen, tenant } : one('approval')
@@ -29,6 +42,16 @@ export function routeOf(pathname: string): Route {
   function one(at: 'session' | 'approval'): Route {
     return { at, tenant: tenant ?? '', id: id ?? '' }
   }
+}
+
+function studioOf(tenant: string, rest: readonly string[]): Route {
+  const [template, version, trial, more] = rest
+  if (template === undefined) return { at: 'studio', tenant }
+  const n = /^[1-9]\d{0,5}$/.test(version ?? '') ? Number(version) : 0
+  if (n === 0 || more !== undefined || (trial !== undefined && trial !== 'try'))
+    return { at: 'nowhere', tenant }
+  const at = trial === undefined ? 'version' : 'trial'
+  return { at, tenant, id: `${template}@${n}`, template, n }
 }
 
 function decoded(part: string): string {
@@ -103,6 +126,10 @@ export const paths = (tenant: string) => {
     reviews: `${root}/reviews`,
     templates: `${root}/templates`,
     freezes: `${root}/freezes`,
+    studio: `${root}/studio`,
+    version: (template: string, n: number) => `${root}/studio/${encodeURIComponent(template)}/${n}`,
+    trial: (template: string, n: number) =>
+      `${root}/studio/${encodeURIComponent(template)}/${n}/try`,
     signIn: (returnTo: string) => `${root}/auth/login?return_to=${encodeURIComponent(returnTo)}`,
   }
 }

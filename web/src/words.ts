@@ -38,6 +38,12 @@ export const words = {
     asset: 'By the service, live: the agent holds it and you have it',
     tool_gateway: 'At the tool gateway, on every call and for its destination',
   },
+  enforcedWhere: {
+    gateway: 'Enforced at the API gateway',
+    data: 'Enforced in the data service',
+    asset: 'Enforced by the service, live',
+    tool_gateway: 'Enforced at the tool gateway',
+  },
   expiry: { '30': '30 days', '90': '90 days', never: 'Until I remove it' },
   source: {
     user: { name: 'You', means: 'You allowed it in this session' },
@@ -102,6 +108,7 @@ export const words = {
     freezes: 'Freeze',
     templates: 'Templates',
     reviews: 'Reviews',
+    studio: 'Studio',
     tabs: { sessions: 'Sessions', chat: 'Chat', access: 'Access' },
     titles: {
       landing: '',
@@ -115,6 +122,9 @@ export const words = {
       reviews: 'Reviews · ',
       templates: 'Templates · ',
       freezes: 'Freeze · ',
+      studio: 'Studio · ',
+      version: 'Template · ',
+      trial: 'Sandbox · ',
       nowhere: '',
     },
     waiting: (n: number) => `${requests(n)} waiting`,

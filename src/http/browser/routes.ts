@@ -49,4 +49,7 @@ const PAGES = [
   '/reviews',
   '/templates',
   '/freezes',
+  '/studio',
+  '/studio/:template/:version',
+  '/studio/:template/:version/try',
 ]

@@ -13,6 +13,8 @@ const NAMES: Readonly<Record<string, string>> = {
   adam: 'Adam Novak',
   cleo: 'Cleo Brandt',
   gus: 'Gus Lindqvist',
+  bo: 'Bo Tanaka',
+  rhea: 'Rhea Okafor',
 }
 export const nameOf = (login: string): string => NAMES[login] ?? login
 

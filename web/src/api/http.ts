@@ -32,6 +32,8 @@ type How = {
   readonly body?: unknown
   /** The same key on every attempt of one intention: then a retry cannot do it twice. */
   readonly idempotencyKey?: string
+  /** The revision that was seen: of any other the write is refused. */
+  readonly ifMatch?: number
   readonly signal?: AbortSignal | undefined
 }
 
@@ -55,6 +57,7 @@ export async function call<Answer>(url: string, how: How = {}): Promise<Answer> 
   const headers = new Headers({ Accept: 'application/json' })
   if (how.body !== undefined) headers.set('Content-Type', 'application/json')
   if (how.idempotencyKey) headers.set('Idempotency-Key', how.idempotencyKey)
+  if (how.ifMatch !== undefined) headers.set('If-Match', `"${how.ifMatch}"`)
   let response: Response
   try {
     response = await fetch(url, {

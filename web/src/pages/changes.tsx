@@ -58,6 +58,9 @@ function ItemRow({ row }: { readonly row: ItemChange }) {
         </span>
       </div>
       {row.change !== 'removed' && <p className="item-unlocks">{plain(row.unlocks)}</p>}
+      {row.enforced_at !== undefined && (
+        <p className="item-enforced">{words.enforcedWhere[row.enforced_at]}</p>
+      )}
       <Places row={row} />
     </li>
   )

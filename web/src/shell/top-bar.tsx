@@ -10,6 +10,7 @@ import {
   MessagesSquare,
   Monitor,
   Moon,
+  PencilRuler,
   ScrollText,
   Snowflake,
   Sun,
@@ -20,6 +21,7 @@ import { call } from '../api/http.ts'
 import { usePending, useTenant } from '../api/queries.ts'
 import { signOutOfApp } from '../api/run.ts'
 import { staffOf } from '../api/staff.ts'
+import { studioRoles } from '../api/studio-roles.ts'
 import type { Me } from '../api/types.ts'
 import { useStored } from '../lib/hooks.ts'
 import { plain } from '../lib/text.ts'
@@ -169,6 +171,17 @@ export function TopBar({ me, route }: { readonly me: Me; readonly route: Route }
       at: ['activity'],
       tabbed: false,
     },
+    ...(studioRoles(me).some
+      ? [
+          {
+            href: to.studio,
+            label: words.nav.studio,
+            icon: PencilRuler,
+            at: ['studio', 'version', 'trial'],
+            tabbed: false,
+          },
+        ]
+      : []),
   ]
   return (
     <header className="top-bar">

@@ -1,0 +1,301 @@
+import { Plus, SearchX, Trash2 } from 'lucide-react'
+import { useState } from 'react'
+import { useCatalog } from '../api/queries.ts'
+import { useSearchCatalog } from '../api/studio.ts'
+import type { PermissionView } from '../api/types.ts'
+import { announce } from '../lib/announce.ts'
+import { narrowWords, plain } from '../lib/text.ts'
+import { Button } from '../ui/parts.tsx'
+import { Empty, ErrorState, Skeleton } from '../ui/states.tsx'
+import { studio } from '../words/studio.ts'
+import { words } from '../words.ts'
+import { useLater } from './check.ts'
+import { narrowOf, newRow, type Row, rowText } from './form.ts'
+import { describedBy, enforced, Part, PermissionMarks, Problems } from './parts.tsx'
+import type { PartProps } from './terms.tsx'
+
+/** The most that a session may ever ask for, built from the catalog. */
+const says = studio.edit
+const SEARCH_MILLIS = 300
+
+function Found({
+  one,
+  has,
+  onAdd,
+}: {
+  readonly one: PermissionView
+  readonly has: boolean
+  readonly onAdd: () => void
+}) {
+  const title = plain(one.title)
+  // Of what takes a resource there may be several, each on another.
+  const again = one.resource_hint !== undefined || one.kind === 'data'
+  const can = one.delegable && (!has || again)
+  const why = one.delegable ? says.inCeiling : says.neverWhy
+  return (
+    <li className="found" data-found={one.id}>
+      <div className="item-top">
+        <span className="item-title">{title}</span>
+        <PermissionMarks of={one} />
+      </div>
+      <p className="item-unlocks">{plain(one.unlocks)}</p>
+      <p className="item-enforced">
+        <code>{one.id}</code> · {words.accessKind[one.access]} · {enforced(one.enforced_at)}
+      </p>
+      <div className="found-foot">
+        <Button
+          small
+          icon={Plus}
+          aria-label={says.addOne(title)}
+          aria-disabled={!can}
+          onClick={() => can && onAdd()}
+        >
+          {says.add}
+        </Button>
+        {(!one.delegable || has) && <span className="muted">{why}</span>}
+      </div>
+    </li>
+  )
+}
+
+function Search({ form, edit }: Pick<PartProps, 'form' | 'edit'>) {
+  const [text, setText] = useState('')
+  const q = useLater(text.trim(), SEARCH_MILLIS)
+  const found = useSearchCatalog(q)
+  const items = q === '' ? [] : (found.data?.items ?? [])
+  const add = (one: PermissionView) => {
+    const row = newRow({ permission: one.id, resource: '', narrow: '' })
+    edit({ ceiling: [...form.ceiling, row] })
+    announce(says.added(plain(one.title)))
+  }
+  return (
+    <div className="search">
+      <label className="field">
+        <span>{says.search}</span>
+        <input
+          type="search"
+          value={text}
+          maxLength={500}
+          placeholder={says.searchPlaceholder}
+          onChange={(event) => setText(event.target.value)}
+        />
+        <span className="muted">{says.searchHelp}</span>
+      </label>
+      {q !== '' && found.isPending && <Skeleton label={words.state.loading} rows={2} />}
+      {found.error && (
+        <ErrorState error={found.error} what={says.searchFailed} onRetry={() => found.refetch()} />
+      )}
+      {q !== '' && found.data && (
+        <div role="status" className="muted">
+          {items.length > 0 && says.found(items.length)}
+        </div>
+      )}
+      {q !== '' && found.data && items.length === 0 && (
+        <Empty icon={SearchX} title={says.foundNone}>
+          {says.foundNoneWhy}
+        </Empty>
+      )}
+      <ul className="found-list">
+        {items.map((one) => (
+          <Found
+            key={one.id}
+            one={one}
+            has={form.ceiling.some((row) => row.permission === one.id)}
+            onAdd={() => add(one)}
+          />
+        ))}
+      </ul>
+    </div>
+  )
+}
+
+type RowProps = {
+  readonly row: Row
+  readonly entry: PermissionView | undefined
+  readonly list: 'ceiling' | 'sensitive'
+  readonly check: PartProps['check']
+  readonly marked: boolean
+  readonly onMark: ((marked: boolean) => void) | null
+  readonly onChange: (change: Partial<Row>) => void
+  readonly onRemove: () => void
+}
+
+function Narrow({ row, list, check, onChange }: RowProps) {
+  const at = `/${list}/${row.key}/narrow`
+  const problems = check.ofRow(list, row.key, 'narrow')
+  const filter = narrowOf(row.narrow)
+  const [open, setOpen] = useState(row.narrow !== '')
+  if (!open)
+    return (
+      <button type="button" className="link-button" onClick={() => setOpen(true)}>
+        {says.narrowOpen}
+      </button>
+    )
+  return (
+    <label className="field">
+      <span>{says.narrow}</span>
+      <textarea
+        className="code"
+        rows={2}
+        spellCheck={false}
+        value={row.narrow}
+        onChange={(event) => onChange({ narrow: event.target.value })}
+        {...describedBy(at, problems)}
+      />
+      <span className="muted">
+        {filter ? `${says.narrowMeans} ${narrowWords(filter)}` : says.narrowHelp}
+      </span>
+      <Problems at={at} problems={problems} />
+    </label>
+  )
+}
+
+function CeilingRow(props: RowProps) {
+  const { row, entry, list, check, marked, onMark, onChange, onRemove } = props
+  const title = plain(entry?.title ?? row.permission)
+  const at = `/${list}/${row.key}`
+  const all = check.ofRow(list, row.key)
+  const onResource = check.ofRow(list, row.key, 'resource')
+  const onNarrow = check.ofRow(list, row.key, 'narrow')
+  const rest = all.filter((one) => !onResource.includes(one) && !onNarrow.includes(one))
+  const takesResource = entry?.resource_hint !== undefined || row.resource !== ''
+  return (
+    <li className="row" data-row={row.permission}>
+      <div className="row-top">
+        <div>
+          <strong>{title}</strong> <code>{row.permission}</code>
+        </div>
+        {entry && <PermissionMarks of={entry} />}
+        <Button
+          look="quiet"
+          small
+          icon={Trash2}
+          aria-label={says.removeOne(title)}
+          onClick={onRemove}
+        >
+          {says.remove}
+        </Button>
+      </div>
+      {entry && (
+        <p className="item-unlocks">
+          {plain(entry.unlocks)} <span className="muted">{enforced(entry.enforced_at)}.</span>
+        </p>
+      )}
+      {takesResource && (
+        <label className="field">
+          <span>{says.resource}</span>
+          <input
+            value={row.resource}
+            spellCheck={false}
+            autoComplete="off"
+            onChange={(event) => onChange({ resource: event.target.value })}
+            {...describedBy(`${at}/resource`, onResource)}
+          />
+          {entry?.resource_hint !== undefined && (
+            <span className="muted">{says.resourceHelp(entry.resource_hint)}</span>
+          )}
+          <Problems at={`${at}/resource`} problems={onResource} />
+        </label>
+      )}
+      {!takesResource && <Problems at={`${at}/resource`} problems={onResource} />}
+      {(entry?.kind === 'data' || row.narrow !== '') && <Narrow {...props} />}
+      {onMark && (
+        <label className="check">
+          <input
+            type="checkbox"
+            checked={marked}
+            onChange={(event) => onMark(event.target.checked)}
+          />
+          {says.always}
+        </label>
+      )}
+      <Problems at={at} problems={rest} />
+    </li>
+  )
+}
+
+/** A mark is of exactly this item, and follows it when it is changed. */
+function useRows({ form, edit }: PartProps) {
+  const isMark = (row: Row) => (one: Row) => rowText(one) === rowText(row)
+  const marked = (row: Row) => form.sensitive.some(isMark(row))
+  return {
+    marked,
+    change: (row: Row, change: Partial<Row>) => {
+      const next = { ...row, ...change }
+      edit({
+        ceiling: form.ceiling.map((one) => (one.key === row.key ? next : one)),
+        sensitive: form.sensitive.map((one) =>
+          isMark(row)(one) ? { ...next, key: one.key } : one,
+        ),
+      })
+    },
+    remove: (row: Row) =>
+      edit({
+        ceiling: form.ceiling.filter((one) => one.key !== row.key),
+        sensitive: form.sensitive.filter((one) => !isMark(row)(one)),
+      }),
+    mark: (row: Row, on: boolean) =>
+      edit({
+        sensitive: on
+          ? [...form.sensitive, newRow(row)]
+          : form.sensitive.filter((one) => !isMark(row)(one)),
+      }),
+  }
+}
+
+export function CeilingPart(props: PartProps) {
+  const { form, edit, check } = props
+  const catalog = useCatalog()
+  const entry = (id: string) => catalog.data?.items.find((one) => one.id === id)
+  const { marked, change, remove, mark } = useRows(props)
+  const others = form.sensitive.filter(
+    (one) => !form.ceiling.some((row) => rowText(row) === rowText(one)),
+  )
+  const whole = check.problems.filter(({ pointer }) => pointer === '/ceiling')
+  return (
+    <Part title={says.ceiling} help={says.ceilingHelp}>
+      {form.ceiling.length === 0 && <p className="muted">{says.ceilingNone}</p>}
+      <Problems at="/ceiling" problems={whole} />
+      <ul className="rows">
+        {form.ceiling.map((row) => (
+          <CeilingRow
+            key={row.key}
+            row={row}
+            entry={entry(row.permission)}
+            list="ceiling"
+            check={check}
+            marked={marked(row)}
+            onMark={(on) => mark(row, on)}
+            onChange={(next) => change(row, next)}
+            onRemove={() => remove(row)}
+          />
+        ))}
+      </ul>
+      {others.length > 0 && <h3>{says.marks}</h3>}
+      <ul className="rows">
+        {others.map((row) => (
+          <CeilingRow
+            key={row.key}
+            row={row}
+            entry={entry(row.permission)}
+            list="sensitive"
+            check={check}
+            marked
+            onMark={null}
+            onChange={(next) =>
+              edit({
+                sensitive: form.sensitive.map((one) =>
+                  one.key === row.key ? { ...row, ...next } : one,
+                ),
+              })
+            }
+            onRemove={() =>
+              edit({ sensitive: form.sensitive.filter((one) => one.key !== row.key) })
+            }
+          />
+        ))}
+      </ul>
+      <Search form={form} edit={edit} />
+    </Part>
+  )
+}
