@@ -42,7 +42,7 @@ export type CheckOn = {
   readonly ctx: Ctx
   /** Null until warm. */
   readonly snapshot: () => Snapshot | null
-  /** Whether what was taken back is known up to a minute ago. */
+  /** Whether what was taken back, and who asks for what, is known up to a minute ago. */
   readonly isFresh: () => boolean
   readonly routes: Frequent<Route | { readonly bad: AuthReason }>
   readonly tokens: Tokens
@@ -122,6 +122,8 @@ export function createCheck(on: CheckOn): (asked: Asked) => Answered | Promise<A
     found.tenant = snapshot.bySlug.get(asked.tenant) ?? null
     if (found.tenant === null) return ended('NO_SUCH_TENANT')
     if (asked.spoiled !== null) return ended(asked.spoiled)
+    // Before the proxy is known: its secret may have been replaced, and what was open may be so no more.
+    if (!on.isFresh()) return ended('FACTS_UNAVAILABLE')
     const { secret, method, target } = asked
     const { family } = asked
     const now = ctx.clock.now()
@@ -214,7 +216,6 @@ export function createCheck(on: CheckOn): (asked: Asked) => Answered | Promise<A
     if (asked.authorization === undefined) return ended('MISSING_TOKEN')
     const token = tokenIn(asked.authorization)
     if (token === null) return ended('AUTHORIZATION_MALFORMED')
-    if (!on.isFresh()) return ended('FACTS_UNAVAILABLE')
     const resources = tenant.resources.get(endpoint.service) ?? []
     const read = on.tokens.read({ snapshot, tenant }, { token, resources })
     return read instanceof Promise
