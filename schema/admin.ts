@@ -194,7 +194,7 @@ type Jwks = { readonly [name: string]: unknown }
 const isJwks = (value: unknown): value is Jwks =>
   typeof value === 'object' && value !== null && !Array.isArray(value)
 /** Its keys are checked one by one when it is registered. */
-const jwks = z.custom<Jwks>(isJwks, { error: 'must be a JWK set' }).meta({ type: 'object' })
+export const jwks = z.custom<Jwks>(isJwks, { error: 'must be a JWK set' }).meta({ type: 'object' })
 
 export const agent = z
   .object({

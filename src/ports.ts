@@ -29,6 +29,8 @@ export const ID_PREFIXES = {
   toolServer: 'tsv',
   proxy: 'prx',
   mount: 'mnt',
+  serviceAccount: 'svc',
+  servicePermission: 'svp',
 } as const
 
 export type Ids = {

@@ -4,8 +4,9 @@ import { startPeriodic } from '../flows/periodic.ts'
 import type { UserTokenVerifier } from '../identity/login.ts'
 import type { Ctx } from '../ports.ts'
 import type { KeyStore } from '../tokens/keys.ts'
+import type { Answered, Asked } from './answers.ts'
 import { createCalls } from './calls.ts'
-import { type Answered, type Asked, type CheckOn, createCheck } from './check.ts'
+import { type CheckOn, createCheck } from './check.ts'
 import { createFollower } from './follow.ts'
 import { createFrequent } from './frequent.ts'
 import { createTokens } from './identity.ts'
@@ -14,7 +15,7 @@ import { createPeople } from './people.ts'
 import { createRevocations } from './revocations.ts'
 import { type Snapshot, snapshotOf } from './snapshot.ts'
 
-export type { Answered, Asked } from './check.ts'
+export type { Answered, Asked } from './answers.ts'
 
 const ROUTES_MAX = 10_000
 /** A look at the feed without a kick: kicks can be lost. */

@@ -2,7 +2,7 @@ import { createHash, timingSafeEqual } from 'node:crypto'
 import { compactVerify, type JWK } from 'jose'
 import type { TenantRef } from '../callers.ts'
 import { ASSERTION_LIFE_SECONDS_MAX } from '../core/limits.ts'
-import type { AgentId } from '../core/vocabulary.ts'
+import type { AgentId, ServiceAccountId } from '../core/vocabulary.ts'
 import { type Db, type Tx, withRead, withTx } from '../db/tx.ts'
 import { type Failed, fail, ok, type Result } from '../fault.ts'
 import type { Provider } from '../identity/login.ts'
@@ -19,7 +19,7 @@ import { compactParts, type JsonObject, jsonObject } from './compact.ts'
 
 export { checkRegisteredJwks }
 
-/** Who authenticated. A disabled agent is told apart here and refused by the flow, which holds the lock. */
+/** Who authenticated. A disabled agent or service account is refused by the flow, which holds the lock. */
 export type ClientIdentity =
   | {
       readonly kind: 'agent'
@@ -33,6 +33,12 @@ export type ClientIdentity =
       readonly services: readonly string[]
       /** May ask what a person themselves may do. */
       readonly asksAboutUsers?: boolean
+    }
+  | {
+      readonly kind: 'service_account'
+      readonly id: ServiceAccountId
+      /** Raised when a credential is replaced, so that the issue can tell that this one was. */
+      readonly version: number
     }
 
 /** Whose tokens an agent's app may exchange: read with its credential, since every start needs both. */
@@ -49,7 +55,7 @@ const SKEW_SECONDS = 30
 const JTI_LENGTH_MAX = 255
 const SECRET_LENGTH_MAX = 512
 const BASIC_LENGTH_MAX = 4096
-const CLIENT_ID = /^(?:agt|epc)_[A-Za-z0-9_-]{1,64}$/
+const CLIENT_ID = /^(?:agt|epc|svc)_[A-Za-z0-9_-]{1,64}$/
 const UNSTORABLE = /\p{Cc}|\p{Cs}/u
 
 /** How a secret is kept: SHA-256 in hex. Enough for 256 random bits, which no dictionary holds. */
@@ -144,7 +150,7 @@ async function clientById(
   const { id, now } = of
   const rows = await tx.sql<ClientRow>`
     select 'agent' as kind, id, status, null::text[] as services, false as "asksAboutUsers", secret_hash,
-        null::text as previous_hash, jwks,
+        null::text as previous_hash, 0 as version, jwks,
         json_build_object('appClients', app_clients, 'providers', (
           select coalesce(json_agg(json_build_object('id', p.id, 'issuer', p.issuer, 'audience', p.audience,
             'firstPartyClients', p.first_party_clients, 'createsUsers', p.creates_users,
@@ -153,8 +159,12 @@ async function clientById(
       from agent where tenant_id = ${tenant.id} and id = ${id}
     union all
     select 'enforcement_point', id, null, services, asks_about_users, secret_hash,
-        case when previous_secret_until > to_timestamp(${now}::float8) then previous_secret_hash end, null, null
-      from enforcement_point where tenant_id = ${tenant.id} and id = ${id} and status = 'active'`
+        case when previous_secret_until > to_timestamp(${now}::float8) then previous_secret_hash end, 0, null, null
+      from enforcement_point where tenant_id = ${tenant.id} and id = ${id} and status = 'active'
+    union all
+    select 'service_account', id, null, null, false, secret_hash,
+        case when previous_secret_until > to_timestamp(${now}::float8) then previous_secret_hash end, version, jwks, null
+      from service_account where tenant_id = ${tenant.id} and id = ${id}`
   return rows[0]
 }
 
@@ -192,15 +202,21 @@ export async function authenticateClient(
   return ok(identityOf(client))
 }
 
-const identityOf = (client: ClientRow): ClientIdentity =>
-  client.kind === 'agent'
-    ? { kind: client.kind, id: client.id, status: client.status, trusts: client.trusts }
-    : {
+function identityOf(client: ClientRow): ClientIdentity {
+  switch (client.kind) {
+    case 'agent':
+      return { kind: client.kind, id: client.id, status: client.status, trusts: client.trusts }
+    case 'service_account':
+      return { kind: client.kind, id: client.id, version: client.version }
+    case 'enforcement_point':
+      return {
         kind: client.kind,
         id: client.id,
         services: client.services,
         ...(client.asksAboutUsers ? { asksAboutUsers: true } : {}),
       }
+  }
+}
 
 /** Compares in constant time, and does the same work where there is nothing to compare with. */
 function secretIsOf(client: ClientRow | undefined, secret: string): boolean {

@@ -3,6 +3,7 @@ import { mountAdminGroups } from './admin-groups.ts'
 import { mountAdminProxies } from './admin-proxies.ts'
 import { mountAdminRestrictions } from './admin-restrictions.ts'
 import { mountAdminServers } from './admin-servers.ts'
+import { mountAdminServiceAccounts } from './admin-service-accounts.ts'
 import { mountAdminToolServers } from './admin-tool-servers.ts'
 import { mountAdminUsers } from './admin-users.ts'
 import type { Mount } from './endpoint.ts'
@@ -16,4 +17,5 @@ export const mountAdmin: Mount = (api) => {
   mountAdminServers(api)
   mountAdminToolServers(api)
   mountAdminProxies(api)
+  mountAdminServiceAccounts(api)
 }
