@@ -15,6 +15,7 @@ import { browserRoutes, type WebConfig } from './browser/routes.ts'
 import { browserUserFrom } from './browser/sign-in.ts'
 import { enforceRoutes } from './enforce.ts'
 import { enforceDataRoutes } from './enforce-data.ts'
+import { enforceRevocationsRoutes } from './enforce-revocations.ts'
 import { forwardAuthRoutes } from './forward-auth.ts'
 import { resourceMetadata, serverMetadata, toolGatewayMetadata } from './metadata.ts'
 import {
@@ -161,6 +162,7 @@ export function createApp(deps: AppDeps): Hono<Env> {
   })
   app.route('/', people)
   app.route('/', enforceRoutes({ ctx: deps.ctx, findTenant: find, onBug: deps.onBug }))
+  app.route('/', enforceRevocationsRoutes({ ctx: deps.ctx, findTenant: find, onBug: deps.onBug }))
   app.route('/', authzenRoutes({ ...deps, findTenant: find }))
   app.route('/', enforceDataRoutes({ ...deps, findTenant: find }))
   for (const path of [
