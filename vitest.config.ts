@@ -24,6 +24,7 @@ export default defineConfig({
       project('enforce'),
       project('gateway'),
       project('http'),
+      project('ops'),
       project('demo'),
       project('db'),
       project('race'),

@@ -8,9 +8,12 @@ import { b1 } from './rows/b1.ts'
 import { costOf, costs } from './rows/cost.ts'
 import { g1 } from './rows/g1.ts'
 import { g2 } from './rows/g2.ts'
+import { g3 } from './rows/g3.ts'
+import { g4 } from './rows/g4.ts'
 import { g5 } from './rows/g5.ts'
 import { p1 } from './rows/p1.ts'
 import { p2 } from './rows/p2.ts'
+import { r1 } from './rows/r1.ts'
 import { t1 } from './rows/t1.ts'
 import { t2 } from './rows/t2.ts'
 import { t3 } from './rows/t3.ts'
@@ -32,6 +35,9 @@ const ROWS: Readonly<Record<string, (options: Options) => Promise<readonly Row[]
   G5: g5,
   G1: g1,
   G2: g2,
+  G3: g3,
+  G4: g4,
+  R1: r1,
   B1: b1,
   P1: p1,
   P2: p2,

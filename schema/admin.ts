@@ -3,7 +3,7 @@ import { RESOURCE_LENGTH_MAX } from '../src/core/limits.ts'
 import { id, name, narrowAsked, templateName, time } from './people.ts'
 
 /** Administration of a tenant (SPEC section 8). Requests are strict; answers are open, so that they can grow. */
-const NAME_LENGTH_MAX = 120
+export const NAME_LENGTH_MAX = 120
 const URL_LENGTH_MAX = 512
 const CLIENT_LENGTH_MAX = 255
 const MEMBERS_MAX = 5000

@@ -1,8 +1,12 @@
 import { z } from 'zod'
 import { activityRecord } from './activity.ts'
 import { authDecision } from './auth-decision.ts'
+import * as catalog from './catalog.ts'
 import { sessionClaimsSchema } from './claims.ts'
+import * as explanation from './explanation.ts'
 import * as people from './people.ts'
+import { permissionsFile } from './permissions-file.ts'
+import * as studio from './studio.ts'
 import * as templates from './templates.ts'
 import { TOOLS } from './tools.ts'
 
@@ -35,5 +39,23 @@ export function emitted(): ReadonlyMap<string, string> {
   put('people/rule-new', people.ruleNew, 'input')
   put('people/template-change', templates.templateChange, 'output')
   put('people/template-confirm', templates.templateConfirm, 'input')
+  put('people/template', studio.template, 'output')
+  put('people/template-new', studio.templateNew, 'input')
+  put('people/template-version', studio.templateVersion, 'output')
+  put('people/template-draft', studio.templateDraft, 'input')
+  put('people/template-review', studio.templateReview, 'input')
+  put('people/template-version-diff', studio.templateVersionDiff, 'output')
+  put('people/template-reach', studio.templateReach, 'output')
+  put('people/enablement-preview', studio.enablementPreview, 'output')
+  put('people/explanation', explanation.explanation, 'output')
+  put('people/item-explanation', explanation.itemExplanation, 'output')
+  put('people/template-try', explanation.templateTry, 'input')
+  put('people/template-tried', explanation.templateTried, 'output')
+  put('people/template-replay', studio.templateReplay, 'output')
+  put('template-file', studio.templateFile, 'input')
+  put('permissions-file', permissionsFile, 'input')
+  put('people/catalog-published', catalog.catalogPublished, 'output')
+  put('people/catalog-diff', catalog.catalogDiff, 'output')
+  put('people/catalog-proposal', catalog.proposal, 'output')
   return files
 }

@@ -78,6 +78,10 @@ export const problem = z
     code: z.string().meta({ description: 'Stable. What a client decides by.' }),
     errors: z.array(z.object({ path: z.string(), message: z.string() })).optional(),
     limit: z.string().optional(),
+    current: z
+      .record(z.string(), z.unknown())
+      .optional()
+      .meta({ description: 'After a stale write: how the thing stands now' }),
     retry_after: z.int().optional().meta({ description: 'Seconds' }),
     request_id: z.string(),
   })

@@ -47,8 +47,8 @@ export type AppCaller = {
 }
 
 /** A tenant's backend program: authenticated at the token endpoint, and good for nothing but a token of its own. */
-export type ServiceCaller = {
-  readonly as: 'service'
+export type ServiceAccountCaller = {
+  readonly as: 'service_account'
   readonly tenant: TenantRef
   readonly serviceAccountId: ServiceAccountId
   /** As it was when its credential was checked. */
@@ -63,4 +63,12 @@ export type EnforcementCaller = {
   readonly services: readonly string[]
   /** May ask what a person themselves may do; absent: only what a session holds. */
   readonly asksAboutUsers?: boolean
+}
+
+/** A service's own client, in the operator's tenant: it publishes that service's part of the catalog and nothing else. */
+export type ServiceCaller = {
+  readonly as: 'service'
+  readonly tenant: TenantRef
+  readonly clientId: string
+  readonly service: string
 }

@@ -9,7 +9,7 @@ import { thumbprintOf } from './flows/checkpoint.ts'
  * so that who can write the one cannot re-sign the other. Kept nowhere when nothing is kept.
  */
 export async function checkpointKey(dataDir: string | null): Promise<JWK> {
-  const file = dataDir === null ? null : join(dataDir, 'checkpoint-key.json')
+  const file = dataDir === null ? null : checkpointKeyFile(dataDir)
   if (file !== null && existsSync(file)) return JSON.parse(readFileSync(file, 'utf8'))
   const { privateKey } = await generateKeyPair('ES256', { extractable: true })
   const jwk = await exportJWK(privateKey)
@@ -19,6 +19,9 @@ export async function checkpointKey(dataDir: string | null): Promise<JWK> {
   }
   return jwk
 }
+
+/** Where an instance's own key is kept. */
+export const checkpointKeyFile = (dataDir: string): string => join(dataDir, 'checkpoint-key.json')
 
 /**
  * Whose checkpoints of the record are believed. The embedded database has one process, so one key; on a server each

@@ -1,3 +1,4 @@
+import { isIP } from 'node:net'
 import { isAbsolute, resolve } from 'node:path'
 
 /** A key that seals what is kept for others, by name. 32 bytes in base64url. */
@@ -17,6 +18,8 @@ export type Config = {
   readonly checkpointKeys: readonly string[] | null
   /** The first seals, all of them open; null: not set. */
   readonly secretKeys: readonly SecretKey[] | null
+  /** Where metrics are served, apart from everything else; null: nowhere. */
+  readonly metrics: { readonly host: string; readonly port: number } | null
   /** Whether only loopback addresses are listened on: whenever clients can call no other, so always in the demo. */
   readonly loopbackOnly: boolean
 }
@@ -40,6 +43,24 @@ function portOf(text: string | undefined): number {
       `must be a whole number from 1 to 65535, not ${JSON.stringify(text)}`,
     )
   return port
+}
+
+/** Metrics say how busy a deployment is: on this machine alone, unless told otherwise. */
+function metricsOf(env: NodeJS.ProcessEnv, port: number): Config['metrics'] {
+  const { LEND_METRICS_PORT: text, LEND_METRICS_HOST: host } = env
+  if (text === undefined || text === '') return null
+  const own = Number(text)
+  if (!/^[0-9]{1,5}$/.test(text) || own < 1 || own > 65535 || own === port)
+    throw new BadSetting(
+      'LEND_METRICS_PORT',
+      `must be a whole number from 1 to 65535 other than PORT, not ${JSON.stringify(text)}`,
+    )
+  if (host !== undefined && host !== '' && isIP(host) === 0)
+    throw new BadSetting(
+      'LEND_METRICS_HOST',
+      'must be the IP address of this machine to serve metrics on, as in 10.0.0.7',
+    )
+  return { port: own, host: host === undefined || host === '' ? '127.0.0.1' : host }
 }
 
 function publicUrlOf(text: string | undefined, port: number): URL {
@@ -121,6 +142,7 @@ export function configFrom(env: NodeJS.ProcessEnv, cwd: string): Config {
     demo,
     checkpointKeys: checkpointKeysOf(env.LEND_CHECKPOINT_KEYS),
     secretKeys: secretKeysOf(env.LEND_SECRET_KEYS),
+    metrics: metricsOf(env, port),
     loopbackOnly: loopback,
   }
 }

@@ -178,6 +178,26 @@ export const FAULTS = {
     oauth: 'invalid_request',
     says: 'The template has changed again since this was shown. Load it again.',
   },
+  revision_stale: {
+    status: 409,
+    oauth: 'invalid_request',
+    says: 'Somebody else has changed it since you read it. `current` is how it stands now.',
+  },
+  wrong_state: {
+    status: 409,
+    oauth: 'invalid_request',
+    says: 'It is not in a state in which that can be done.',
+  },
+  reviewer_is_author: {
+    status: 403,
+    oauth: 'unauthorized_client',
+    says: 'Nobody reviews what they wrote: somebody else has to.',
+  },
+  catalog_changed: {
+    status: 409,
+    oauth: 'invalid_request',
+    says: 'The catalog has changed since. Look at the difference again.',
+  },
   sensitive_not_remembered: {
     status: 422,
     oauth: 'invalid_request',
@@ -207,6 +227,8 @@ export type Fault = {
   readonly errors?: readonly FieldError[]
   /** Which limit or freeze; `limit_reached` always names one. */
   readonly limit?: string
+  /** How the thing stands now, in its wire shape, so that a stale write loses nothing. */
+  readonly current?: { readonly [name: string]: unknown }
   readonly retryAfterSeconds?: number
 }
 

@@ -16,6 +16,8 @@ import { systemClock, systemIds } from './ids.ts'
 import { startJobs } from './jobs.ts'
 import { createLog } from './log.ts'
 import { createNotify } from './notify.ts'
+import { createMetrics, type Metrics } from './ops/metrics.ts'
+import { serveMetrics } from './ops/serve.ts'
 import type { Ctx } from './ports.ts'
 import { createKeyStore } from './tokens/keys.ts'
 import { openVault } from './vault.ts'
@@ -71,12 +73,17 @@ async function openDatabase(config: Config): Promise<Db> {
   return db
 }
 
-function listen(server: Server, port: number, host: string | undefined): Promise<void> {
+function listen(
+  server: Server,
+  port: number,
+  host: string | undefined,
+  setting = 'PORT',
+): Promise<void> {
   return new Promise((resolve, reject) => {
     server.once('error', (error: NodeJS.ErrnoException) =>
       reject(
         error.code === 'EADDRINUSE'
-          ? new BadSetting('PORT', `${port} is in use by another program: choose another`)
+          ? new BadSetting(setting, `${port} is in use by another program: choose another`)
           : error,
       ),
     )
@@ -125,6 +132,43 @@ async function serve(config: Config, make: () => Server): Promise<readonly Serve
   return [server]
 }
 
+function contextOf(
+  config: Config,
+  of: {
+    readonly db: Db
+    readonly notify: Ctx['notify']
+    readonly stopping: AbortSignal
+    readonly metrics: Metrics | null
+  },
+): Ctx {
+  const { db, notify, stopping, metrics } = of
+  return {
+    ...{ db, notify, stopping, clock: systemClock, ids: systemIds },
+    publicUrl: config.publicUrl,
+    vault: openVault(config),
+    ...(metrics === null ? {} : { observe: metrics.observe }),
+  }
+}
+
+/** Metrics on a port of their own: never among what clients can reach. */
+async function startCounting(
+  config: Config,
+  metrics: Metrics | null,
+  of: Parameters<Metrics['watch']>[0],
+): Promise<{ readonly stop: () => Promise<void> }> {
+  if (config.metrics === null || metrics === null) return { stop: async () => {} }
+  metrics.watch(of)
+  const server = serveMetrics(metrics.text)
+  await listen(server, config.metrics.port, config.metrics.host, 'LEND_METRICS_PORT')
+  return {
+    stop: () =>
+      new Promise((done) => {
+        server.close(() => done())
+        server.closeAllConnections()
+      }),
+  }
+}
+
 async function main(): Promise<void> {
   const config = configFrom(process.env, process.cwd())
   const stage = stages()
@@ -138,24 +182,19 @@ async function main(): Promise<void> {
     log.error({ err: error, request_id: requestId }, 'bug')
   const notify = await createNotify(db, onBug)
   const draining = new AbortController()
-  const ctx: Ctx = {
-    db,
-    clock: systemClock,
-    ids: systemIds,
-    notify,
-    publicUrl: config.publicUrl,
-    stopping: draining.signal,
-    vault: openVault(config),
-  }
+  const metrics = config.metrics === null ? null : createMetrics()
+  const ctx = contextOf(config, { db, notify, stopping: draining.signal, metrics })
   const keys = createKeyStore({ db, clock: systemClock })
   const verifier = createUserTokenVerifier({ publicUrl: config.publicUrl, clock: systemClock })
   let ready = false
   const signingKey = await checkpointKey(config.dataDir)
-  const gateway = startGateway({ ctx, keys, verifier, onBug, ...gatewaySays })
+  const took = metrics === null ? {} : { took: metrics.took }
+  const gateway = startGateway({ ...{ ctx, keys, verifier, onBug }, ...gatewaySays, ...took })
   const app = createApp({
     ...{ ctx, keys, verifier, gateway },
     // What was taken back must be known before anything is let through.
     ready: () => ready && gateway.ready(),
+    isFresh: gateway.isFresh,
     onBug,
     trustedKeys: await trustedKeys(config, signingKey),
     ...(config.demo ? { web: demoWebConfig(), afterSignIn: afterDemoSignIn } : {}),
@@ -176,6 +215,11 @@ async function main(): Promise<void> {
   if (demo) stage('demo world ready')
   const jobs = await startJobs(ctx, signingKey, onBug)
 
+  const counting = await startCounting(config, metrics, {
+    ctx,
+    gateway,
+    ready: () => ready && gateway.ready(),
+  })
   const servers = await serve(config, serverOf(getRequestListener(app.fetch), demo))
   writeRunFile(config, {
     secret: doorSecret,
@@ -197,7 +241,7 @@ async function main(): Promise<void> {
       draining.abort()
     },
     close: async () => {
-      await Promise.all([jobs.stop(), gateway.stop()])
+      await Promise.all([jobs.stop(), gateway.stop(), counting.stop()])
       removeRunFile(config)
       await notify.stop()
       await db.close()

@@ -15,6 +15,7 @@ export const ID_PREFIXES = {
   grant: 'grt',
   rule: 'rul',
   template: 'tpl',
+  templateComment: 'tco',
   tenant: 'ten',
   activity: 'act',
   role: 'rol',
@@ -28,6 +29,8 @@ export const ID_PREFIXES = {
   freeze: 'frz',
   toolServer: 'tsv',
   proxy: 'prx',
+  serviceClient: 'scl',
+  proposal: 'prp',
   mount: 'mnt',
   serviceAccount: 'svc',
   servicePermission: 'svp',
@@ -57,6 +60,21 @@ export type Vault = {
   readonly open: (sealed: string, context: string) => string | null
 }
 
+/**
+ * What operators count (`/metrics`). Told only of what has happened: nothing that was rolled back, and nothing that names a
+ * tenant, a person or a session.
+ */
+export type Observe = {
+  /** One item's decision, committed: its outcome, its reason, and what decided. */
+  readonly decided: (outcome: string, reason: string, by: string) => void
+  /** A token left the token endpoint; `how` is its grant type. */
+  readonly tokenIssued: (how: string) => void
+  /** The token endpoint refused; `reason` is the fault's code. */
+  readonly tokenRefused: (reason: string) => void
+  /** A request was answered at one of the closed list of doors. */
+  readonly answered: (door: string, status: number, seconds: number) => void
+}
+
 /** What every flow is given. */
 export type Ctx = {
   readonly db: Db
@@ -69,6 +87,8 @@ export type Ctx = {
   readonly stopping?: AbortSignal
   /** Absent: nothing can be sealed, so no tool server can have a credential. */
   readonly vault?: Vault
+  /** Absent: nobody counts. */
+  readonly observe?: Observe
 }
 
 export const issuerOf = (ctx: Pick<Ctx, 'publicUrl'>, tenant: string): string =>

@@ -49,6 +49,9 @@ const newKey = (): SecretKey => ({
   key: base64url(randomBytes(32)),
 })
 
+/** The key that an instance made for itself, where it is kept. */
+export const secretKeyFile = (dataDir: string): string => join(dataDir, 'secret-key.json')
+
 /**
  * The vault of this instance: the setting's keys, or one of its own in a file beside the database and never in it. Kept
  * nowhere when nothing is kept.
@@ -58,7 +61,7 @@ export function openVault(config: Pick<Config, 'secretKeys' | 'dataDir'>): Vault
   if (first !== undefined) return createVault([first, ...others])
   const { dataDir } = config
   if (dataDir === null) return createVault([newKey()])
-  const file = join(dataDir, 'secret-key.json')
+  const file = secretKeyFile(dataDir)
   if (existsSync(file)) return createVault([JSON.parse(readFileSync(file, 'utf8'))])
   const key = newKey()
   mkdirSync(dataDir, { recursive: true, mode: 0o700 })

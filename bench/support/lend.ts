@@ -44,6 +44,8 @@ export async function startLend(of: {
   readonly databaseUrl: string | null
   readonly data: string
   readonly port?: number
+  /** Of the deployment, when this is one instance more of it. */
+  readonly publicUrl?: string
   /** A folder for the profile that Node writes when the server stops. */
   readonly profile?: string
 }): Promise<Lend> {
@@ -54,6 +56,7 @@ export async function startLend(of: {
     LEND_DEMO: 'on',
     LEND_LOG: 'warn',
     ...(of.databaseUrl === null ? {} : { DATABASE_URL: of.databaseUrl }),
+    ...(of.publicUrl === undefined ? {} : { PUBLIC_URL: of.publicUrl }),
   }
   const flags = of.profile === undefined ? [] : ['--cpu-prof', `--cpu-prof-dir=${of.profile}`]
   const child = startNode([...flags, join(root, 'dist', 'src', 'main.js')], settings)

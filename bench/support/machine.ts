@@ -111,7 +111,7 @@ function nextMessage(child: Child): Promise<{ readonly [key: string]: unknown }>
 }
 
 export async function startPeer(
-  name: 'bare' | 'oidc' | 'raw' | 'rival',
+  name: 'bare' | 'oidc' | 'raw' | 'rival' | 'verify',
   env: Readonly<Record<string, string>>,
 ): Promise<Peer> {
   const extension = import.meta.filename.endsWith('.ts') ? 'ts' : 'js'

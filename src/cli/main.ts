@@ -3,11 +3,13 @@ import { stripVTControlCharacters } from 'node:util'
 import { type ArgsDef, type CommandDef, defineCommand, renderUsage, runCommand } from 'citty'
 import { BadSetting } from '../config.ts'
 import type { SigningAlg } from '../tokens/keys.ts'
+import { CATALOG_ARGS } from './catalog-args.ts'
 import { CONFORMANCE_ARGS } from './conformance-args.ts'
 import { askServer } from './door-client.ts'
 import { type Given, strictly } from './options.ts'
 import { CliProblem } from './run-file.ts'
 import { SETUP_ARGS } from './setup-args.ts'
+import { TEMPLATE_ARGS } from './template-args.ts'
 
 /**
  * `lend`, the command line. What it prints can be piped: answers on stdout, one sentence on stderr
@@ -141,13 +143,37 @@ const COMMANDS = {
     async (given) => (await import('./setup.ts')).setup(given),
   ),
   'rotate-keys': rotateKeys,
+  catalog: command(
+    'Check, compare and publish a service’s permissions.json, or draft one',
+    CATALOG_ARGS,
+    async (given) =>
+      (await import('./catalog.ts')).catalog(given, process.env, (line) =>
+        process.stdout.write(`${line}\n`),
+      ),
+  ),
   'verify-activity': verifyActivity,
+  template: command(
+    'Templates as files: export NAME, or validate, diff, apply FILE. LEND_TOKEN is a person’s token',
+    TEMPLATE_ARGS,
+    async (given) =>
+      (await import('./template.ts')).template(given, process.env, (line) =>
+        process.stdout.write(`${line}\n`),
+      ),
+  ),
   reseal: command(
     'Seal kept credentials anew with the first of LEND_SECRET_KEYS, so that the others can be taken out',
     {},
     async () => {
       const out = (line: string) => process.stdout.write(`${line}\n`)
       return (await import('./reseal.ts')).reseal(process.env, out)
+    },
+  ),
+  doctor: command(
+    'Check this instance’s settings, database, keys, providers and address, and say how to mend what is wrong',
+    { json: { type: 'boolean', description: 'Print the findings as JSON' } },
+    async (given) => {
+      const out = (line: string) => process.stdout.write(`${line}\n`)
+      return (await import('./doctor.ts')).doctor(process.env, out, { json: given.flag('json') })
     },
   ),
   conformance: command(

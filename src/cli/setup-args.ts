@@ -28,5 +28,9 @@ export const SETUP_ARGS = {
     type: 'boolean',
     description: 'The provider is reached inside a private network, or by plain http',
   },
+  operator: {
+    type: 'boolean',
+    description: 'This tenant runs the catalog: services publish in it. One tenant a deployment',
+  },
   file: { type: 'string', description: 'A JSON file with all of this instead of options' },
 } as const satisfies ArgsDef

@@ -60,6 +60,7 @@ const shape = z
       .optional(),
     creates_users: z.boolean({ error: 'must be true or false' }).default(false),
     private_network: z.boolean({ error: 'must be true or false' }).default(false),
+    operator: z.boolean({ error: 'must be true or false' }).optional(),
   })
   .refine((s) => s.private_network || s.issuer.startsWith('https:'), {
     path: ['issuer'],
@@ -120,6 +121,7 @@ function fromFlags(given: Given): unknown {
     },
     creates_users: given.flag('creates-users'),
     private_network: given.flag('private-network'),
+    ...(given.flag('operator') ? { operator: true } : {}),
   }
 }
 
@@ -168,7 +170,9 @@ const existing = (tx: Tx, of: Setup) => tx.sql<Existing>`
     and u.subject = ${of.admin.subject} and 'org_admin' = any(u.staff_roles)
   where t.slug = ${of.tenant}`
 
-async function insert(ctx: Omit<Ctx, 'publicUrl' | 'notify'>, tx: Tx, of: Setup): Promise<void> {
+type SetupCtx = Omit<Ctx, 'publicUrl' | 'notify'>
+
+async function insert(ctx: SetupCtx, tx: Tx, of: Setup): Promise<TenantId> {
   const tenantId = ctx.ids.id<TenantId>('tenant')
   const userId = ctx.ids.id<UserId>('user')
   const now = ctx.clock.now() / 1000
@@ -198,6 +202,21 @@ async function insert(ctx: Omit<Ctx, 'publicUrl' | 'notify'>, tx: Tx, of: Setup)
     { userId },
   )
   await journal.write(tx)
+  return tenantId
+}
+
+/** Names the tenant that runs the catalog. Once, for good: its services' clients are in it. */
+async function nameOperator(ctx: SetupCtx, tx: Tx, of: Setup, tenantId: TenantId): Promise<string> {
+  const [there] = await tx.sql<{ id: TenantId; slug: string }>`
+    select t.id, t.slug from operator_tenant o join tenant t on t.id = o.tenant_id`
+  if (there !== undefined && there.id !== tenantId)
+    throw new CliProblem(`The catalog is run by ${there.slug} already; nothing was changed.`)
+  if (there !== undefined) return ' It runs the catalog.'
+  await tx.sql`insert into operator_tenant (tenant_id) values (${tenantId})`
+  const journal = new Journal(ctx, tenantId)
+  journal.tenant('admin.changed', { what: 'operator.named', id: tenantId, by: 'setup' })
+  await journal.write(tx)
+  return ` From now on ${of.tenant} runs the catalog.`
 }
 
 /**
@@ -208,13 +227,17 @@ async function insert(ctx: Omit<Ctx, 'publicUrl' | 'notify'>, tx: Tx, of: Setup)
 export async function setupTenant(db: Db, of: Setup): Promise<string> {
   return withTx(db, 'setup', async (tx) => {
     await tx.sql`select pg_advisory_xact_lock(hashtextextended('lend:setup', 0))`
+    const ctx = { db, clock: systemClock, ids: systemIds }
     const [found] = await existing(tx, of)
+    const operator = (id: TenantId) => (of.operator ? nameOperator(ctx, tx, of, id) : '')
     if (found === undefined) {
-      await insert({ db, clock: systemClock, ids: systemIds }, tx, of)
-      return `Tenant ${of.tenant} is set up, with ${of.admin.login} as its first admin.`
+      const says = await operator(await insert(ctx, tx, of))
+      return `Tenant ${of.tenant} is set up, with ${of.admin.login} as its first admin.${says}`
     }
-    if (found.audience === of.audience && found.admin !== null)
-      return `Tenant ${of.tenant} is set up already; nothing was changed.`
+    if (found.audience === of.audience && found.admin !== null) {
+      const says = await operator(found.id)
+      return `Tenant ${of.tenant} is set up already; nothing was changed.${says}`
+    }
     throw new CliProblem(
       `Tenant ${of.tenant} exists already, with another provider, audience or admin; nothing was changed.`,
     )

@@ -108,12 +108,17 @@ function childChanges(from: Terms['children'], to: Terms['children']): readonly 
 const markOf = ({ permission, resource }: Item): Item =>
   resource === undefined ? { permission } : { permission, resource }
 
-/** A mark that went with its item makes nothing possible. */
+/**
+ * Whether something that both allow is asked for under one mark less. Only what a mark and the ceiling share counts: a mark
+ * that went with its item, or that shrank to what is left of it, makes nothing possible.
+ */
 const lostMarks = (from: Terms, to: Terms): boolean =>
-  itemChanges(
-    from.sensitive.map(markOf).filter((mark) => overlappedBy(to.ceiling, mark)),
-    to.sensitive.map(markOf),
-  ).some(({ change }) => change === 'removed' || change === 'narrowed' || change === 'replaced')
+  to.ceiling.some((item) =>
+    from.sensitive.some((mark) => {
+      const shared = meet(markOf(item), markOf(mark))
+      return shared !== null && !to.sensitive.some((one) => covers(markOf(one), shared))
+    }),
+  )
 
 const WIDER: ReadonlySet<ItemChange['change']> = new Set(['added', 'widened', 'replaced'])
 

@@ -39,7 +39,7 @@ export type Loose = {
  * sessions' chains, whose heads were read under the root session's lock, and one for the tenant's own chain.
  */
 export class Journal {
-  readonly #ctx: Pick<Ctx, 'clock' | 'ids'>
+  readonly #ctx: Pick<Ctx, 'clock' | 'ids' | 'observe'>
   readonly #tenantId: TenantId
   readonly #heads = new Map<string, ChainHead>()
   /** Chains whose heads are not written yet. */
@@ -49,7 +49,7 @@ export class Journal {
   readonly #charges = new Map<string, readonly number[]>()
   readonly #loose: { type: ActivityType; data: object; names: Loose }[] = []
 
-  constructor(ctx: Pick<Ctx, 'clock' | 'ids'>, tenantId: TenantId) {
+  constructor(ctx: Pick<Ctx, 'clock' | 'ids' | 'observe'>, tenantId: TenantId) {
     this.#ctx = ctx
     this.#tenantId = tenantId
   }
@@ -141,6 +141,7 @@ export class Journal {
     for (const session of opened) this.#moved.delete(session.id)
     this.#moveHeads(tx)
     const records = this.#records.splice(0)
+    this.#tell(tx, records)
     tx.later`
       insert into activity (id, tenant_id, chain, seq, at, type, agent_id, user_id, session_id,
         root_session_id, template, data, prev_hash, hash)
@@ -150,6 +151,18 @@ export class Journal {
         seq integer, at timestamptz, type text, agent_id text, user_id text, session_id text,
         root_session_id text, template text, data jsonb, prev_hash text, hash text)
       order by chain, seq`
+  }
+
+  /** Decisions are counted once they are committed: a transaction that is tried again decides anew. */
+  #tell(tx: Tx, records: readonly ActivityRecord[]): void {
+    const { observe } = this.#ctx
+    if (observe === undefined) return
+    const decided = records.filter(({ type }) => type === 'access.decided')
+    if (decided.length === 0) return
+    tx.committed(() => {
+      for (const { data } of decided)
+        observe.decided(String(data.outcome), String(data.reason), String(data.decided_by))
+    })
   }
 
   /** Heads and charges in one statement: a session's row is written once. */

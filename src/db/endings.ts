@@ -5,6 +5,7 @@ import type { GrantId, Item, UserId } from '../core/vocabulary.ts'
 import type { Journal } from './activity.ts'
 import { deleteGrants } from './grants.ts'
 import { settleItems } from './requests.ts'
+import { takesBack } from './taken-back.ts'
 import { type GrantRow, type Node, subjectOf, subtreeOf, type Tree, worldOf } from './tree.ts'
 import type { Tx } from './tx.ts'
 
@@ -59,6 +60,7 @@ export function endGrants(
 ): Tree {
   const all = withDescendants(tree, lost)
   if (all.size === 0) return tree
+  takesBack(tx)
   const losers = tree.nodes.filter((node) => node.grants.some((g) => all.has(g.id)))
   for (const node of losers) {
     for (const grant of node.grants) {
@@ -173,6 +175,7 @@ export function endSubtree(
     readonly summary?: string | undefined
   },
 ): Ended {
+  takesBack(tx)
   const nodes = subtreeOf(of.tree, of.top).filter((node) => node.status === 'active')
   const lost = new Map<GrantId, GrantEndReason>(
     nodes.flatMap((node) => node.grants.map((g: GrantRow) => [g.id, 'session_over'] as const)),

@@ -1,5 +1,6 @@
 import type { TenantId } from '../core/vocabulary.ts'
 import type { Page } from './directory.ts'
+import { takesBack } from './taken-back.ts'
 import type { FreezeScope } from './tree.ts'
 import type { Tx } from './tx.ts'
 
@@ -25,6 +26,7 @@ export const selectFreezes = (
 
 /** False: it is frozen already. */
 export async function insertFreeze(tx: Tx, tenantId: TenantId, f: FreezeRow): Promise<boolean> {
+  takesBack(tx)
   const made = await tx.sql`
     insert into frozen (id, tenant_id, scope, target_id, created_by, created_at)
     values (${f.id}, ${tenantId}, ${f.scope}, ${f.targetId}, ${f.createdBy},

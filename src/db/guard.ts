@@ -11,11 +11,23 @@ import { json, type Tx } from './tx.ts'
  */
 export const guardKey = (of: string): string => `lend:${of}`
 
+/**
+ * The catalog's own guard. Every other guard comes with it, shared and first, so that a publish that has it alone knows of
+ * nobody who holds another and waits for it.
+ */
+export const CATALOG_GUARD = guardKey('catalog')
+
+/** For a new version of the catalog: it waits for every decision under way, and none begins before its commit. */
+export async function guardCatalogAlone(tx: Tx): Promise<void> {
+  await tx.sql`select pg_advisory_xact_lock(hashtextextended(${CATALOG_GUARD}::text, 0))`
+}
+
 export async function guardShared(
   tx: Tx,
   of: { readonly tenantId: TenantId; readonly userId: UserId },
 ): Promise<void> {
-  await tx.sql`select pg_advisory_xact_lock_shared(hashtextextended(${guardKey(of.tenantId)}::text, 0)),
+  await tx.sql`select pg_advisory_xact_lock_shared(hashtextextended(${CATALOG_GUARD}::text, 0)),
+    pg_advisory_xact_lock_shared(hashtextextended(${guardKey(of.tenantId)}::text, 0)),
     pg_advisory_xact_lock_shared(hashtextextended(${guardKey(of.userId)}::text, 0))`
 }
 
@@ -26,7 +38,8 @@ export async function guardTenantShared(tx: Tx, tenantId: TenantId): Promise<voi
 
 /** For changes that concern a whole tenant: freezes, roles, enablements, agents. */
 export async function guardTenantAlone(tx: Tx, tenantId: TenantId): Promise<void> {
-  await tx.sql`select pg_advisory_xact_lock(hashtextextended(${guardKey(tenantId)}::text, 0))`
+  await tx.sql`select pg_advisory_xact_lock_shared(hashtextextended(${CATALOG_GUARD}::text, 0)),
+    pg_advisory_xact_lock(hashtextextended(${guardKey(tenantId)}::text, 0))`
 }
 
 /** For changes that concern one person: rules, direct permissions, disabling. */
@@ -34,7 +47,8 @@ export async function guardUserAlone(
   tx: Tx,
   of: { readonly tenantId: TenantId; readonly userId: UserId },
 ): Promise<void> {
-  await tx.sql`select pg_advisory_xact_lock_shared(hashtextextended(${guardKey(of.tenantId)}::text, 0))`
+  await tx.sql`select pg_advisory_xact_lock_shared(hashtextextended(${CATALOG_GUARD}::text, 0)),
+    pg_advisory_xact_lock_shared(hashtextextended(${guardKey(of.tenantId)}::text, 0))`
   await tx.sql`select pg_advisory_xact_lock(hashtextextended(${guardKey(of.userId)}::text, 0))`
 }
 
@@ -68,7 +82,9 @@ export async function guardStarts(
   await Promise.all([
     tx.sql`
       select pg_advisory_xact_lock_shared(hashtextextended(key, 0)) from (
-        select ${guardKey(of.tenantId)}::text as key, 0 as turn
+        select ${CATALOG_GUARD}::text as key, -1 as turn
+        union
+        select ${guardKey(of.tenantId)}::text, 0
         union
         select ${guardKey('')}::text || coalesce(s."userId", (select id from app_user u
           where u.tenant_id = ${of.tenantId} and u.issuer = s.issuer and u.subject = s.subject)), 1

@@ -20,6 +20,43 @@ function migrationsFolder(): string {
   return join(folder, 'drizzle')
 }
 
+export type Migration = { readonly tag: string; readonly when: number }
+
+/** What this program brings, oldest first. */
+export function migrations(): readonly Migration[] {
+  const journal = readFileSync(join(migrationsFolder(), 'meta', '_journal.json'), 'utf8')
+  const { entries }: { entries: readonly Migration[] } = JSON.parse(journal)
+  return entries
+}
+
+const LOOK_SECONDS_MAX = '5'
+
+/** A Postgres server as it is: nothing is migrated, nothing is made. Connects when it is first asked. */
+export function lookAtServer(url: string): Db {
+  const bounded = new URL(url)
+  if (!bounded.searchParams.has('connect_timeout'))
+    bounded.searchParams.set('connect_timeout', LOOK_SECONDS_MAX)
+  return postgresDb(bounded.href, { readers: 1, seats: 1, name: 'lend doctor' })
+}
+
+/** The embedded database as it is; null: there is none in this folder yet. Throws `BadSetting` while a server has it open. */
+export async function lookAtEmbedded(dataDir: string): Promise<Db | null> {
+  const folder = join(dataDir, 'database')
+  if (!existsSync(folder)) return null
+  const unlock = lockFolder(join(dataDir, 'database.lock'))
+  try {
+    const db = embeddedDb(await PGlite.create(folder))
+    const close = async () => {
+      await db.close()
+      unlock()
+    }
+    return { ...db, close }
+  } catch (error) {
+    unlock()
+    throw error
+  }
+}
+
 /** A Postgres server, migrated once whichever instance comes first. */
 export async function openServer(url: string): Promise<Db> {
   const quiet = { onnotice: () => {} }

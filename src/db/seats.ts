@@ -17,7 +17,16 @@ export type Seat = {
   readonly close: () => void
 }
 
+export type Connections = {
+  readonly open: number
+  readonly busy: number
+  readonly waiting: number
+  readonly most: number
+}
+
 export type Seats = {
+  readonly counts: () => Connections
+
   readonly take: () => Promise<Seat>
   /** Takes a seat back, for another transaction if it is sound. */
   readonly give: (seat: Seat) => void
@@ -98,6 +107,12 @@ export function createSeats(
   }
 
   return {
+    counts: () => ({
+      open: made,
+      busy: made - free.length,
+      waiting: waiting.length,
+      most: of.most,
+    }),
     take: () => {
       if (closed) return Promise.reject(new ConnectionLost())
       for (let seat = free.pop(); seat !== undefined; seat = free.pop()) {

@@ -36,6 +36,39 @@ export const registry = pgTable('registry', {
   serviceId: text('service_id').notNull(),
   publishedAt: timestamp('published_at', { withTimezone: true, precision: 3 }).notNull(),
   publishedBy: text('published_by').notNull(),
+  slice: jsonb('slice'),
+  how: text('how').notNull().default('published'),
+})
+
+export const operatorTenant = pgTable('operator_tenant', {
+  onlyRow: boolean('only_row').primaryKey().default(true),
+  tenantId: text('tenant_id').notNull(),
+})
+
+export const serviceClient = pgTable('service_client', {
+  id: text('id').primaryKey(),
+  tenantId: text('tenant_id').notNull(),
+  serviceId: text('service_id').notNull(),
+  secretHash: text('secret_hash'),
+  jwks: jsonb('jwks'),
+  status: text('status').notNull().default('active'),
+  createdAt: timestamp('created_at', { withTimezone: true, precision: 3 }).notNull(),
+})
+
+export const catalogProposal = pgTable('catalog_proposal', {
+  id: text('id').primaryKey(),
+  tenantId: text('tenant_id').notNull(),
+  serviceId: text('service_id').notNull(),
+  slice: jsonb('slice').notNull(),
+  changes: jsonb('changes').notNull(),
+  status: text('status').notNull().default('open'),
+  proposedBy: text('proposed_by').notNull(),
+  proposedHow: text('proposed_how').notNull(),
+  createdAt: timestamp('created_at', { withTimezone: true, precision: 3 }).notNull(),
+  version: integer('version'),
+  reviewedBy: text('reviewed_by'),
+  reviewedAt: timestamp('reviewed_at', { withTimezone: true, precision: 3 }),
+  comment: text('comment'),
 })
 
 export const permission = pgTable('permission', {
@@ -80,13 +113,42 @@ export const templateVersion = pgTable(
     limits: jsonb('limits').notNull(),
     children: jsonb('children').notNull(),
     sensitive: jsonb('sensitive').notNull(),
-    sponsor: text('sponsor').notNull(),
+    sponsor: text('sponsor'),
     author: text('author').notNull(),
     reviewer: text('reviewer'),
     publishedAt: timestamp('published_at', { withTimezone: true, precision: 3 }),
+    tenantId: text('tenant_id').notNull(),
+    revision: integer('revision').notNull().default(1),
+    baseVersion: integer('base_version'),
+    updatedAt: timestamp('updated_at', { withTimezone: true, precision: 3 }),
+    submittedAt: timestamp('submitted_at', { withTimezone: true, precision: 3 }),
+    retiredAt: timestamp('retired_at', { withTimezone: true, precision: 3 }),
+    currentSponsor: text('current_sponsor'),
   },
   (t) => [primaryKey({ columns: [t.templateId, t.version] })],
 )
+
+export const templateAuthor = pgTable(
+  'template_author',
+  {
+    tenantId: text('tenant_id').notNull(),
+    templateId: text('template_id').notNull(),
+    version: integer('version').notNull(),
+    userId: text('user_id').notNull(),
+  },
+  (t) => [primaryKey({ columns: [t.templateId, t.version, t.userId] })],
+)
+
+export const templateComment = pgTable('template_comment', {
+  id: text('id').primaryKey(),
+  tenantId: text('tenant_id').notNull(),
+  templateId: text('template_id').notNull(),
+  version: integer('version').notNull(),
+  userId: text('user_id').notNull(),
+  kind: text('kind').notNull(),
+  body: text('body').notNull(),
+  createdAt: timestamp('created_at', { withTimezone: true, precision: 3 }).notNull(),
+})
 
 export const identityProvider = pgTable('identity_provider', {
   id: text('id').primaryKey(),

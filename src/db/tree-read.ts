@@ -15,7 +15,7 @@ import type {
   TenantId,
   UserId,
 } from '../core/vocabulary.ts'
-import { guardKey } from './guard.ts'
+import { CATALOG_GUARD, guardKey } from './guard.ts'
 import {
   type CatalogRow,
   type Child,
@@ -95,7 +95,9 @@ const guardAndLockRoots = (tx: Tx, tenantId: TenantId, wanted: readonly Wanted[]
     where tenant_id = ${tenantId} and id = any(array(select id from wanted))),
   guard as materialized (
     select pg_advisory_xact_lock_shared(hashtextextended(key, 0)) from (
-      select ${guardKey(tenantId)}::text as key, 0 as turn
+      select ${CATALOG_GUARD}::text as key, -1 as turn
+      union
+      select ${guardKey(tenantId)}::text, 0
       union
       select ${guardKey('')}::text || user_id, 1 from named
       order by turn, key) keys)

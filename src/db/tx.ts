@@ -3,8 +3,9 @@ import type { PgDatabase, PgQueryResultHKT } from 'drizzle-orm/pg-core'
 import { drizzle as drizzlePglite } from 'drizzle-orm/pglite'
 import { drizzle as drizzlePostgres } from 'drizzle-orm/postgres-js'
 import postgres from 'postgres'
-import { ConnectionLost, createSeats, type Seat } from './seats.ts'
+import { ConnectionLost, type Connections, createSeats, type Seat } from './seats.ts'
 import * as tables from './tables.ts'
+import { tellTakenBack } from './taken-back.ts'
 
 /**
  * One transaction. `sql` is a tagged template whose holes are always parameters, for the statements whose locks and
@@ -12,12 +13,14 @@ import * as tables from './tables.ts'
  * JSON goes in as `${json(value)}::text::jsonb`; times come out as `extract(epoch from …)::float8`, since the two
  * drivers disagree on both.
  *
- * Lock order, the same in every flow: guards (tenant, then user), root sessions by id, sessions, requests, the rest.
+ * Lock order, the same in every flow: guards (catalog, tenant, then user), root sessions by id, sessions, requests, the rest.
  */
 export type Tx = {
   readonly sql: <T>(text: TemplateStringsArray, ...values: readonly SqlValue[]) => Promise<T[]>
   /** A statement whose rows nobody needs: sent at once, not waited for before the commit, which cannot succeed if it failed. */
   readonly later: (text: TemplateStringsArray, ...values: readonly SqlValue[]) => void
+  /** Runs after the commit, and never if there is none. What it throws is a bug of the caller's. */
+  readonly committed: (then: () => void) => void
   readonly orm: Orm
 }
 export type SqlValue = string | number | boolean | null | readonly string[] | readonly number[]
@@ -40,6 +43,8 @@ export type Db = {
   readonly listen: (channel: string, onKick: () => void) => Promise<() => Promise<void>>
   readonly kick: (channel: string) => Promise<void>
   readonly close: () => Promise<void>
+  /** Connections for transactions, and how many transactions wait for one. */
+  readonly connections: () => Connections
   /** Statements sent so far, for the tests that bound round trips. */
   readonly statements: () => number
 }
@@ -78,8 +83,15 @@ export async function withTx<T>(
   planned: Planned = 'by_value',
 ): Promise<T> {
   for (let attempt = 1; ; attempt++) {
+    let opened: Tx | undefined
+    const inside = (tx: Tx): Promise<T> => {
+      opened = tx
+      return body(tx)
+    }
     try {
-      return await db.begin(label, body, planned)
+      const value = await db.begin(label, inside, planned)
+      if (opened !== undefined) await tellTakenBack(db, opened)
+      return value
     } catch (error) {
       if (attempt >= ATTEMPTS_MAX || !RETRYABLE.has(sqlState(error) ?? '')) throw error
     }
@@ -124,7 +136,12 @@ function watched(run: Run): { run: Run; explains: (error: unknown) => unknown } 
 }
 
 /** Drizzle is made only where it is asked for: it costs more than most statements. */
-function txOn(of: { run: Run; orm: () => Orm; later: (sent: Promise<unknown>) => void }): Tx {
+function txOn(of: {
+  run: Run
+  orm: () => Orm
+  later: (sent: Promise<unknown>) => void
+  committed: (then: () => void) => void
+}): Tx {
   return {
     sql: (text, ...values) => of.run(text, values),
     later: (text, ...values) => {
@@ -132,6 +149,7 @@ function txOn(of: { run: Run; orm: () => Orm; later: (sent: Promise<unknown>) =>
       sent.catch(noop)
       of.later(sent)
     },
+    committed: of.committed,
     get orm() {
       return of.orm()
     },
@@ -170,6 +188,7 @@ async function inSeat<T>(
   body: (tx: Tx) => Promise<T>,
 ): Promise<T> {
   const later: Promise<unknown>[] = []
+  const after: (() => void)[] = []
   let over = false
   const { run, explains } = watched(of.run)
   const tx = txOn({
@@ -177,6 +196,7 @@ async function inSeat<T>(
       over ? Promise.reject(new Error('the transaction is over')) : run(text, values),
     orm: of.orm,
     later: (sent) => later.push(sent),
+    committed: (then) => after.push(then),
   })
   const lost = new Promise<never>((_, reject) => {
     seat.onLost = (error) => {
@@ -207,6 +227,7 @@ async function inSeat<T>(
     if ((await end).command !== 'COMMIT')
       throw explains(undefined) ?? new Error('the transaction was rolled back')
     seat.idle = true
+    for (const then of after) then()
     return value
   }
   try {
@@ -257,7 +278,11 @@ export function postgresDb(
   return {
     kind: 'server',
     begin,
-    alone: txOn({ run: runOn(client, count), orm: () => alone, later: notAlone }),
+    alone: txOn({
+      run: runOn(client, count),
+      ...{ orm: () => alone, later: notAlone, committed: notAlone },
+    }),
+    connections: seats.counts,
     listen: async (channel, onKick) => {
       const subscription = await client.listen(channel, onKick, onKick)
       return async () => {
@@ -276,13 +301,18 @@ export function postgresDb(
 
 export function embeddedDb(pglite: PGlite): Db {
   let statements = 0
+  let busy = 0
   const runIn =
     (sql: PGlite | Transaction): Run =>
     async <R>(text: TemplateStringsArray, values: readonly SqlValue[]) => {
       statements++
       return (await sql.sql<R>(text, ...values)).rows
     }
-  const on = (sql: PGlite | Transaction, run: Run, later: (sent: Promise<unknown>) => void): Tx => {
+  const on = (
+    sql: PGlite | Transaction,
+    run: Run,
+    of: Pick<Parameters<typeof txOn>[0], 'later' | 'committed'>,
+  ): Tx => {
     let orm: Orm | undefined
     return txOn({
       run,
@@ -290,14 +320,17 @@ export function embeddedDb(pglite: PGlite): Db {
         orm ??= drizzlePglite(sql as PGlite, { schema: tables }) as unknown as Orm
         return orm
       },
-      later,
+      ...of,
     })
   }
   return {
     kind: 'embedded',
-    begin: (label, body) =>
-      pglite
+    begin: (label, body) => {
+      const after: (() => void)[] = []
+      busy++
+      return pglite
         .transaction(async (transaction) => {
+          after.length = 0
           const later: Promise<unknown>[] = []
           const { run: send, explains } = watched(runIn(transaction))
           // What the body does not wait for, the commit does: here they do not travel in one line by themselves.
@@ -306,7 +339,10 @@ export function embeddedDb(pglite: PGlite): Db {
             later.push(sent)
             return sent as never
           }
-          const tx = on(transaction, run, noop)
+          const tx = on(transaction, run, {
+            later: noop,
+            committed: (then) => after.push(then),
+          })
           try {
             const value = await body(tx)
             await Promise.all(later)
@@ -318,8 +354,23 @@ export function embeddedDb(pglite: PGlite): Db {
             throw explains(error)
           }
         })
-        .catch((e: unknown) => blame(e, label)) as Promise<never>,
-    alone: on(pglite, runIn(pglite), notAlone),
+        .then((value) => {
+          for (const then of after) then()
+          return value
+        })
+        .catch((e: unknown) => blame(e, label))
+        .finally(() => {
+          busy--
+        }) as Promise<never>
+    },
+    alone: on(pglite, runIn(pglite), { later: notAlone, committed: notAlone }),
+    // The one connection: whoever does not have it waits.
+    connections: () => ({
+      open: 1,
+      busy: Math.min(busy, 1),
+      waiting: Math.max(busy - 1, 0),
+      most: 1,
+    }),
     listen: async (channel, onKick) => {
       const stop = await pglite.listen(channel, onKick)
       return () => stop()

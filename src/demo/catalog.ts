@@ -1,6 +1,7 @@
+import { ENFORCED_WHERE, type Slice } from '../core/slice.ts'
 import type { Access, EnforcedAt, Filter, Kind, Risk } from '../core/vocabulary.ts'
 
-/** The demo's catalog as data: what its five services lend (SPEC sections 2 and 12). */
+/** The demo's catalog as data: what its five services lend (SPEC sections 2 and 12), published as their slices. */
 
 export const DEMO_SERVICES = {
   accounts: 'Accounts',
@@ -269,3 +270,20 @@ export const DEMO_ENDPOINTS: readonly DemoEndpoint[] = [
   { service: 'mail', method: 'POST', pattern: '/templates', ...WRITE },
   { service: 'mail', method: 'POST', pattern: '/send', access: 'AUTHENTICATED' },
 ]
+
+/** What a demo service's `permissions.json` says: published by the seed, and what its CI would publish again. */
+export const demoSlice = (service: string): Slice => ({
+  permissions: DEMO_PERMISSIONS.filter((p) => p.service === service).map((p) => ({
+    ...{ id: p.id, kind: p.kind, title: p.title, description: p.description, keywords: p.keywords },
+    ...{ access: p.access, risk: p.risk },
+    sensitive: p.sensitive ?? false,
+    delegable: p.delegable ?? true,
+    enforced_at: ENFORCED_WHERE[p.kind],
+    ...(p.data === undefined ? {} : { data: p.data }),
+    ...(p.asset === undefined ? {} : { asset: p.asset }),
+    ...(p.tool === undefined ? {} : { tool: p.tool }),
+  })),
+  endpoints: DEMO_ENDPOINTS.filter((e) => e.service === service).map(
+    ({ method, pattern, access, permissions = [] }) => ({ method, pattern, access, permissions }),
+  ),
+})

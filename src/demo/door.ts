@@ -110,6 +110,13 @@ async function credentialsOf(
   const known = (kind: ClientKind) => new Set(Object.keys(secrets[kind]?.[of.tenant] ?? {}))
   const secretFor = (kind: ClientKind, name: string) =>
     secretOf(secrets, { kind, tenant: of.tenant, name })
+  const services = facts.services
+    .filter(({ service }) => known('services').has(service))
+    .map(({ id, service }) => ({
+      client_id: id,
+      client_secret: secretFor('services', service),
+      service,
+    }))
   const issuer = issuerOf(ctx, of.tenant)
   return done({
     issuer,
@@ -132,6 +139,7 @@ async function credentialsOf(
     proxies: facts.proxies
       .filter(({ name }) => known('proxies').has(name))
       .map(({ name, mounts }) => ({ name, mounts, secret: secretFor('proxies', name) })),
+    ...(services.length === 0 ? {} : { services }),
   })
 }
 

@@ -13,6 +13,8 @@ export type DemoFacts = {
   }[]
   readonly enforcementPoints: readonly { readonly id: string; readonly name: string }[]
   readonly proxies: readonly { readonly name: string; readonly mounts: readonly string[] }[]
+  /** Services whose clients are of this tenant: it is the operator's, or there are none. */
+  readonly services: readonly { readonly id: string; readonly service: string }[]
   readonly resourceServers: readonly {
     readonly resource: string
     readonly subject: 'session' | 'user'
@@ -38,12 +40,16 @@ export async function demoFacts(ctx: Ctx, slug: string): Promise<DemoFacts | nul
     const proxies = await tx.sql<{ name: string; mounts: string[] }>`
       select name, array(select prefix from gateway_mount m where m.proxy_id = p.id order by 1) as mounts
       from gateway_proxy p where tenant_id = ${tenant.id} order by created_at, id`
+    const services = await tx.sql<{ id: string; service: string }>`
+      select id, service_id as service from service_client
+      where tenant_id = ${tenant.id} and status = 'active' order by service_id`
     return {
       slug,
       users: Object.fromEntries(users.map((user) => [user.login, user.id])),
       agents,
       enforcementPoints,
       proxies,
+      services,
       resourceServers,
     }
   })

@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto'
+import { DEMO_SERVICES } from './catalog.ts'
 import { type DemoIdpSecrets, newDemoIdpSecrets } from './idp/secrets.ts'
-import { DEMO_TENANTS } from './world.ts'
+import { DEMO_OPERATOR, DEMO_TENANTS } from './world.ts'
 
 /** Client secrets by tenant slug, then by the client's name. */
 type ByClient = Readonly<Record<string, Readonly<Record<string, string>>>>
@@ -13,13 +14,15 @@ export type DemoSecrets = {
   readonly agents: ByClient
   readonly enforcementPoints: ByClient
   readonly proxies: ByClient
+  /** Of the services' own clients, in the operator's tenant. Absent in an installation that is older than they are. */
+  readonly services?: ByClient
 }
 
-export type ClientKind = 'agents' | 'enforcementPoints' | 'proxies'
+export type ClientKind = 'agents' | 'enforcementPoints' | 'proxies' | 'services'
 
 const secret = (): string => randomBytes(32).toString('base64url')
 
-const forEach = (of: ClientKind): ByClient =>
+const forEach = (of: Exclude<ClientKind, 'services'>): ByClient =>
   Object.fromEntries(
     DEMO_TENANTS.map((tenant) => [
       tenant.slug,
@@ -34,6 +37,11 @@ export async function newDemoSecrets(): Promise<DemoSecrets> {
     agents: forEach('agents'),
     enforcementPoints: forEach('enforcementPoints'),
     proxies: forEach('proxies'),
+    services: {
+      [DEMO_OPERATOR]: Object.fromEntries(
+        Object.keys(DEMO_SERVICES).map((service) => [service, secret()]),
+      ),
+    },
   }
 }
 

@@ -1,12 +1,13 @@
 import { assert } from '../core/assert.ts'
 import type { Item, TenantId } from '../core/vocabulary.ts'
 import { Journal } from '../db/activity.ts'
+import { insertService, insertServiceClient, insertVersion, writeSlice } from '../db/registry.ts'
 import { json, type Tx, withTx } from '../db/tx.ts'
 import type { Ctx } from '../ports.ts'
 import { issuerOf } from '../ports.ts'
 import { hashSecret } from '../tokens/client-auth.ts'
 import { createTenantKeys } from '../tokens/keys.ts'
-import { DEMO_ENDPOINTS, DEMO_PERMISSIONS, DEMO_SERVICES } from './catalog.ts'
+import { DEMO_PERMISSIONS, DEMO_SERVICES, demoSlice } from './catalog.ts'
 import { DEMO_CLIENTS, demoIssuerOf } from './idp/provider.ts'
 import { type ClientKind, type DemoSecrets, newDemoSecrets, secretOf } from './secrets.ts'
 import {
@@ -116,30 +117,21 @@ async function seedTenant(s: Seeding, tenant: DemoTenantData): Promise<void> {
   }
 }
 
-/** One registry version a service, as if each had published its slice. */
-async function seedCatalog({ tx, now }: Seeding): Promise<void> {
-  const versions = new Map(Object.keys(DEMO_SERVICES).map((service, i) => [service, i + 1]))
+/** One registry version a service, published as a service's own client would. */
+async function seedCatalog(s: Seeding): Promise<void> {
+  const { tx, ctx, now, secrets } = s
+  const tenantId = idIn(s.tenants, DEMO_OPERATOR) as TenantId
+  await tx.sql`insert into operator_tenant (tenant_id) values (${tenantId})`
   for (const [service, title] of Object.entries(DEMO_SERVICES)) {
-    await tx.sql`insert into service (id, title) values (${service}, ${title})`
-    await tx.sql`insert into registry (version, service_id, published_at, published_by)
-      values (${versions.get(service) ?? 0}, ${service}, to_timestamp(${now}::float8), ${SEEDED_BY})`
-  }
-  for (const [bit, p] of DEMO_PERMISSIONS.entries()) {
-    await tx.sql`
-      insert into permission (id, kind, title, description, service_id, access, risk, sensitive, delegable,
-        enforced_at, bit, keywords, data, asset, tool, registry_version)
-      values (${p.id}, ${p.kind}, ${p.title}, ${p.description}, ${p.service}, ${p.access}, ${p.risk},
-        ${p.sensitive ?? false}, ${p.delegable ?? true}, ${p.enforcedAt}, ${bit}, ${p.keywords},
-        ${p.data === undefined ? null : json(p.data)}::text::jsonb,
-        ${p.asset === undefined ? null : json(p.asset)}::text::jsonb,
-        ${p.tool === undefined ? null : json(p.tool)}::text::jsonb, ${versions.get(p.service) ?? 0})`
-  }
-  for (const { service, method, pattern, access, permissions = [] } of DEMO_ENDPOINTS) {
-    await tx.sql`insert into endpoint (service_id, method, pattern, access)
-      values (${service}, ${method}, ${pattern}, ${access})`
-    for (const permission of permissions)
-      await tx.sql`insert into endpoint_permission (service_id, method, pattern, permission_id)
-        values (${service}, ${method}, ${pattern}, ${permission})`
+    await insertService(tx, { id: service, title })
+    const secret = secretOf(secrets, { kind: 'services', tenant: DEMO_OPERATOR, name: service })
+    const id = ctx.ids.id('serviceClient')
+    const secretHash = hashSecret(secret)
+    await insertServiceClient(tx, { id, tenantId, service, secretHash, jwks: null, now })
+    const slice = demoSlice(service)
+    const by = { by: SEEDED_BY, how: 'published' } as const
+    const version = await insertVersion(tx, { service, slice, now, ...by })
+    await writeSlice(tx, { service, version, slice })
   }
 }
 

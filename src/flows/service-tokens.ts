@@ -1,4 +1,4 @@
-import type { EnforcementCaller, ServiceCaller } from '../callers.ts'
+import type { EnforcementCaller, ServiceAccountCaller } from '../callers.ts'
 import {
   type ServiceClaims,
   type ServiceDetail,
@@ -24,7 +24,7 @@ async function servicesAt(
   return row?.services ?? null
 }
 
-function faultOf(standing: ServiceStanding | null, caller: ServiceCaller): Failed | null {
+function faultOf(standing: ServiceStanding | null, caller: ServiceAccountCaller): Failed | null {
   if (standing === null) return fail('client_unauthenticated')
   if (standing.status !== 'active') return fail('service_account_disabled')
   // Its credential was checked before this transaction; one that was replaced since opens nothing.
@@ -41,7 +41,7 @@ function faultOf(standing: ServiceStanding | null, caller: ServiceCaller): Faile
  */
 export const issueServiceToken = (
   ctx: Ctx,
-  caller: ServiceCaller,
+  caller: ServiceAccountCaller,
   resource: string,
 ): Promise<Result<ServiceClaims>> =>
   withTx(ctx.db, 'issue_service_token', async (tx): Promise<Result<ServiceClaims>> => {

@@ -11,5 +11,5 @@ export const sealedFor = (ctx: Ctx, of: Of, credential: string): string | null =
   ctx.vault?.seal(credential, contextOf(of)) ?? null
 
 /** Null: it was sealed with a key that this instance does not have, or for another row. */
-export const openedFor = (ctx: Ctx, of: Of, sealed: string): string | null =>
+export const openedFor = (ctx: Pick<Ctx, 'vault'>, of: Of, sealed: string): string | null =>
   ctx.vault?.open(sealed, contextOf(of)) ?? null

@@ -20,7 +20,10 @@ export type Calls = {
   readonly flush: () => Promise<void>
   /** The last flush. What then cannot be written is counted in the log, since nowhere else is left. */
   readonly stop: () => Promise<number>
+  /** Waiting to be told of with the next batch. */
   readonly lost: () => number
+  /** All that were ever lost in this process. */
+  readonly lostEver: () => number
 }
 
 const DIFFERENT_MAX = 20_000
@@ -50,7 +53,9 @@ export function createCalls(ctx: Ctx, onBug: (error: unknown) => void): Calls {
   let failures = 0
   let stopped = false
 
+  let everLost = 0
   const lose = (by: Reporter, count: number): void => {
+    everLost += count
     const known = lostOf.get(by.tenant.id)
     if (known === undefined) lostOf.set(by.tenant.id, { by, count })
     else known.count += count
@@ -138,6 +143,7 @@ export function createCalls(ctx: Ctx, onBug: (error: unknown) => void): Calls {
       await flush()
       return unsent()
     },
+    lostEver: () => everLost,
     lost: () => [...lostOf.values()].reduce((sum, one) => sum + one.count, 0),
   }
 }

@@ -39,11 +39,21 @@ export type CheckOn = {
   readonly revocations: Revocations
   readonly calls: Calls
   readonly lines: Lines
-  readonly counted: { names: number; decisions: number }
+  readonly counted: Counted
+  /** How long a decision took, in seconds; absent: nobody counts. */
+  readonly took?: ((seconds: number) => void) | undefined
   readonly onBug: (error: unknown, requestId: string) => void
 }
 
 type ServiceDead = Extract<Asker, { readonly kind: 'service' }>['dead']
+
+/** Since the start. */
+export type Counted = {
+  /** Decided by name, since the token had been read under an older registry. */
+  names: number
+  readonly reasons: Record<AuthReason, number>
+  readonly caches: Record<'token' | 'route' | 'person', { hit: number; miss: number }>
+}
 
 const METHOD = /^[A-Z]{1,16}$/
 const SCHEME = 'bearer '
@@ -189,6 +199,7 @@ export function createCheck(on: CheckOn): (asked: Asked) => Answered | Promise<A
     if (read.facts.kind !== 'user' || tenant === null) return judge(snapshot, found)
     const { issuer, subject } = read.facts
     const person = on.people.find(snapshot, { tenantId: tenant.ref.id, issuer, subject })
+    on.counted.caches.person[person instanceof Promise ? 'miss' : 'hit']++
     const then = (known: PersonFacts | null): Decided => {
       found.person = known
       return judge(snapshot, found)
@@ -217,7 +228,11 @@ export function createCheck(on: CheckOn): (asked: Asked) => Answered | Promise<A
   }
 
   const finish = (asked: Asked, found: Found, end: Decided): Answered => {
-    on.counted.decisions++
+    const { caches, reasons } = on.counted
+    reasons[end.reason]++
+    if (found.tokenCache !== 'none') caches.token[found.tokenCache]++
+    if (found.routeCache !== 'none') caches.route[found.routeCache]++
+    on.took?.((performance.now() - found.began) / 1000)
     if (end.by === 'names') on.counted.names++
     const { status } = AUTH_REASONS[end.reason]
     on.lines.add(lineOf(lineFacts(ctx, asked, found, { end, status })))

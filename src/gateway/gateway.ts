@@ -1,4 +1,6 @@
+import { AUTH_REASONS, type AuthReason } from '../../schema/auth-decision.ts'
 import { readGateway } from '../db/gateway.ts'
+import { onTakenBack } from '../db/taken-back.ts'
 import { withTx } from '../db/tx.ts'
 import { startPeriodic } from '../flows/periodic.ts'
 import type { UserTokenVerifier } from '../identity/login.ts'
@@ -6,7 +8,7 @@ import type { Ctx } from '../ports.ts'
 import type { KeyStore } from '../tokens/keys.ts'
 import type { Answered, Asked } from './answers.ts'
 import { createCalls } from './calls.ts'
-import { type CheckOn, createCheck } from './check.ts'
+import { type CheckOn, type Counted, createCheck } from './check.ts'
 import { createFollower } from './follow.ts'
 import { createFrequent } from './frequent.ts'
 import { createTokens } from './identity.ts'
@@ -17,6 +19,7 @@ import { type Snapshot, snapshotOf } from './snapshot.ts'
 
 export type { Answered, Asked } from './answers.ts'
 
+const REASONS = Object.keys(AUTH_REASONS) as AuthReason[]
 const ROUTES_MAX = 10_000
 /** A look at the feed without a kick: kicks can be lost. */
 const FOLLOW_EVERY_MILLIS = 500
@@ -36,13 +39,22 @@ export type Gateway = {
   readonly check: (asked: Asked) => Answered | Promise<Answered>
   /** Warm: endpoints and what was taken back have been read. Once true it stays so. */
   readonly ready: () => boolean
+  /** Whether what was taken back is known up to a minute ago; else nothing is allowed. */
+  readonly isFresh: () => boolean
   /** Resolves once everything committed before the call is known here. */
   readonly caughtUp: () => Promise<void>
   readonly counts: () => {
     readonly decisions: number
+    readonly byReason: Readonly<Record<AuthReason, number>>
+    readonly caches: Readonly<
+      Record<'token' | 'route' | 'person', { readonly hit: number; readonly miss: number }>
+    >
+    /** Seconds since what was taken back was last known to be complete; infinite before the first time. */
+    readonly feedAge: number
     /** Decided by name, since the token had been read under an older registry. */
     readonly byNames: number
     readonly callsLost: number
+    readonly callsLostEver: number
     readonly resyncs: number
     readonly revoked: number
   }
@@ -61,6 +73,8 @@ export type GatewayOn = {
   /** What an operator should hear once: that a refresh fails, that it works again, that records were lost. */
   readonly note: (what: string, more: object) => void
   readonly onBug: (error: unknown, requestId?: string) => void
+  /** How long each decision took, in seconds. */
+  readonly took?: (seconds: number) => void
 }
 
 /** Says a thing when it begins and when it is over, not each time in between. */
@@ -143,7 +157,15 @@ export function startGateway(on: GatewayOn): Gateway {
   const following = outage(on, 'following what was taken back')
   const calls = createCalls(ctx, on.onBug)
   const lines = createLines(on.write)
-  const counted = { names: 0, decisions: 0 }
+  const counted: Counted = {
+    names: 0,
+    reasons: Object.fromEntries(REASONS.map((reason) => [reason, 0])) as Counted['reasons'],
+    caches: {
+      token: { hit: 0, miss: 0 },
+      route: { hit: 0, miss: 0 },
+      person: { hit: 0, miss: 0 },
+    },
+  }
   const isRecent = (at: number | null): boolean =>
     at !== null && ctx.clock.now() - at < STALE_MILLIS_MAX
   const isFresh = (): boolean => isRecent(follower.freshAt()) && isRecent(metadata.readAt())
@@ -171,26 +193,32 @@ export function startGateway(on: GatewayOn): Gateway {
       onBug: on.onBug,
     }),
   ]
+  const deaf = onTakenBack(ctx.db, follow)
   const check = createCheck({
     ctx,
     snapshot: () => (follower.freshAt() === null ? null : metadata.current()),
     isFresh,
     routes,
     tokens: createTokens(on),
-    ...{ people, revocations, calls, lines, counted },
+    ...{ people, revocations, calls, lines, counted, took: on.took },
     onBug: on.onBug,
   })
   return {
     check,
+    isFresh,
     ready: () => follower.freshAt() !== null && metadata.current() !== null,
     caughtUp: async () => {
       await follower.catchUp()
       await metadata.refresh()
     },
     counts: () => ({
-      decisions: counted.decisions,
+      decisions: Object.values(counted.reasons).reduce((sum, n) => sum + n, 0),
+      byReason: counted.reasons,
+      caches: counted.caches,
+      feedAge: (ctx.clock.now() - (follower.freshAt() ?? Number.NEGATIVE_INFINITY)) / 1000,
       byNames: counted.names,
       callsLost: calls.lost(),
+      callsLostEver: calls.lostEver(),
       resyncs: follower.resyncs(),
       revoked: revocations.size(),
     }),
@@ -199,6 +227,7 @@ export function startGateway(on: GatewayOn): Gateway {
       await calls.flush()
     },
     stop: async () => {
+      deaf()
       await Promise.all(jobs.map((job) => job.stop()))
       metadata.stop()
       const lost = await calls.stop()

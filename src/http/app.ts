@@ -1,5 +1,6 @@
 import { type Context, Hono } from 'hono'
 import type { TenantRef } from '../callers.ts'
+import { databaseAnswers } from '../db/operators.ts'
 import { findTenant } from '../db/tenants.ts'
 import { withRead } from '../db/tx.ts'
 import type { Gateway } from '../gateway/gateway.ts'
@@ -13,6 +14,7 @@ import { authzenRoutes } from './authzen.ts'
 import { messagePage } from './browser/pages.ts'
 import { browserRoutes, type WebConfig } from './browser/routes.ts'
 import { browserUserFrom } from './browser/sign-in.ts'
+import { doorOf } from './doors.ts'
 import { enforceRoutes } from './enforce.ts'
 import { enforceDataRoutes } from './enforce-data.ts'
 import { enforceRevocationsRoutes } from './enforce-revocations.ts'
@@ -41,6 +43,8 @@ export type AppDeps = OAuthDeps & {
   readonly toolGateway?: ToolGatewayLimits
   /** Absent: nothing is asked by proxies here. */
   readonly gateway?: Pick<Gateway, 'check'>
+  /** Whether what was taken back is known up to a minute ago; by default, that there is nothing to know. */
+  readonly isFresh?: () => boolean
   /** Whether this instance may take traffic. */
   readonly ready: () => boolean
   readonly onBug: (error: unknown, requestId: string) => void
@@ -69,12 +73,10 @@ function health(app: Hono<Env>, deps: AppDeps): void {
     deps.ready() ? c.json({ status: 'ok' }) : c.json({ status: 'starting' }, 503),
   )
   app.get('/healthz', async (c) => {
-    try {
-      await withRead(deps.ctx.db, 'health', (tx) => tx.sql`select 1`)
-      return c.json({ status: 'ok', postgres: 'ok' })
-    } catch {
-      return c.json({ status: 'degraded', postgres: 'unreachable' }, 503)
-    }
+    const postgres = (await databaseAnswers(deps.ctx.db)) ? 'ok' : 'unreachable'
+    const feed = (deps.isFresh?.() ?? true) ? 'ok' : 'stale'
+    const well = postgres === 'ok' && feed === 'ok'
+    return c.json({ status: well ? 'ok' : 'degraded', postgres, feed }, well ? 200 : 503)
   })
 }
 
@@ -147,7 +149,9 @@ export function createApp(deps: AppDeps): Hono<Env> {
   app.use(async (c, next) => {
     const requestId = requestIdOf(c.req.raw)
     c.set('requestId', requestId)
+    const began = performance.now()
     await next()
+    deps.ctx.observe?.answered(doorOf(c.req.path), c.res.status, (performance.now() - began) / 1000)
     c.res.headers.set('x-request-id', requestId)
     c.res.headers.set('x-content-type-options', 'nosniff')
   })

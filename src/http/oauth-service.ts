@@ -28,7 +28,7 @@ export async function serviceToken(
   const resource = resourceOf(form)
   if (!resource.ok) return resource
   if (resource.value === undefined) return malformed('resource', 'is required')
-  const caller = { as: 'service', tenant, serviceAccountId: client.id } as const
+  const caller = { as: 'service_account', tenant, serviceAccountId: client.id } as const
   const { version } = client
   const issued = await issueServiceToken(deps.ctx, { ...caller, version }, resource.value)
   if (!issued.ok) return issued

@@ -202,23 +202,36 @@ function appOf(tenant: TenantRef, client: ClientIdentity): Result<App> {
   return ok({ as: 'app', tenant, agentId: client.id, trusts: client.trusts })
 }
 
+async function issueFor(
+  deps: OAuthDeps,
+  tenant: TenantRef,
+  { form, client }: Client,
+): Promise<Result<{ readonly body: object; readonly type: string }>> {
+  const type = param(form, 'grant_type')
+  const grant = GRANTS.get(type ?? '')
+  if (type === undefined) return malformed('grant_type', 'is required')
+  if (grant === undefined) return fail('unsupported_grant_type')
+  const issued = await grant(deps, { tenant, client, form })
+  return issued.ok ? ok({ body: issued.value, type }) : issued
+}
+
 /** `POST /t/{tenant}/oauth/token` (RFC 6749 section 3.2, RFC 8693). */
 export async function tokenEndpoint(
   deps: OAuthDeps,
   tenant: TenantRef,
   request: Request,
 ): Promise<Response> {
+  const { observe, notify } = deps.ctx
   const read = await clientOf(deps, tenant, request)
-  if (!read.ok) return oauthFault(read.fault, read.basic)
-  const { form, client } = read.value
-  const type = param(form, 'grant_type')
-  const grant = GRANTS.get(type ?? '')
-  if (type === undefined) return oauthFault(malformed('grant_type', 'is required').fault)
-  if (grant === undefined) return oauthFault({ code: 'unsupported_grant_type' })
-  const issued = await grant(deps, { tenant, client, form })
-  if (!issued.ok) return oauthFault(issued.fault)
-  deps.ctx.notify.kick()
-  return oauthJson(issued.value)
+  const done = read.ok ? await issueFor(deps, tenant, read.value) : read
+  if (!done.ok) {
+    observe?.tokenRefused(done.fault.code)
+    return oauthFault(done.fault, !read.ok && read.basic)
+  }
+  const { body, type } = done.value
+  notify.kick()
+  observe?.tokenIssued(type === TOKEN_EXCHANGE ? 'token_exchange' : type)
+  return oauthJson(body)
 }
 
 /** The claims of a session token of the tenant for any audience that Lend or one of its resource servers answers for, or null. */

@@ -33,6 +33,7 @@ export type Problem = {
   readonly code: string
   readonly errors?: readonly FieldError[]
   readonly limit?: string
+  readonly current?: Fault['current']
   readonly retry_after?: number
   readonly request_id: string
 }
@@ -49,6 +50,7 @@ export function problemOf(fault: Fault | WireFault, requestId: string): Problem 
     code: fault.code,
     ...(more.errors === undefined ? {} : { errors: more.errors }),
     ...(more.limit === undefined ? {} : { limit: more.limit }),
+    ...(more.current === undefined ? {} : { current: more.current }),
     ...(fault.retryAfterSeconds === undefined
       ? {}
       : { retry_after: Math.max(1, Math.ceil(fault.retryAfterSeconds)) }),

@@ -1,6 +1,7 @@
 import { createHash, timingSafeEqual } from 'node:crypto'
 import { compactVerify, type JWK } from 'jose'
 import type { TenantRef } from '../callers.ts'
+import { unreachable } from '../core/assert.ts'
 import { ASSERTION_LIFE_SECONDS_MAX } from '../core/limits.ts'
 import type { AgentId, ServiceAccountId } from '../core/vocabulary.ts'
 import { type Db, type Tx, withRead, withTx } from '../db/tx.ts'
@@ -40,6 +41,12 @@ export type ClientIdentity =
       /** Raised when a credential is replaced, so that the issue can tell that this one was. */
       readonly version: number
     }
+  | {
+      /** Publishes one service's part of the catalog, and does nothing else. */
+      readonly kind: 'service_client'
+      readonly id: string
+      readonly services: readonly string[]
+    }
 
 /** Whose tokens an agent's app may exchange: read with its credential, since every start needs both. */
 export type Trusts = {
@@ -55,7 +62,7 @@ const SKEW_SECONDS = 30
 const JTI_LENGTH_MAX = 255
 const SECRET_LENGTH_MAX = 512
 const BASIC_LENGTH_MAX = 4096
-const CLIENT_ID = /^(?:agt|epc|svc)_[A-Za-z0-9_-]{1,64}$/
+const CLIENT_ID = /^(?:agt|epc|svc|scl)_[A-Za-z0-9_-]{1,64}$/
 const UNSTORABLE = /\p{Cc}|\p{Cs}/u
 
 /** How a secret is kept: SHA-256 in hex. Enough for 256 random bits, which no dictionary holds. */
@@ -164,7 +171,10 @@ async function clientById(
     union all
     select 'service_account', id, null, null, false, secret_hash,
         case when previous_secret_until > to_timestamp(${now}::float8) then previous_secret_hash end, version, jwks, null
-      from service_account where tenant_id = ${tenant.id} and id = ${id}`
+      from service_account where tenant_id = ${tenant.id} and id = ${id}
+    union all
+    select 'service_client', id, status, array[service_id], false, secret_hash, null, 0, jwks, null
+      from service_client where tenant_id = ${tenant.id} and id = ${id} and status = 'active'`
   return rows[0]
 }
 
@@ -208,6 +218,8 @@ function identityOf(client: ClientRow): ClientIdentity {
       return { kind: client.kind, id: client.id, status: client.status, trusts: client.trusts }
     case 'service_account':
       return { kind: client.kind, id: client.id, version: client.version }
+    case 'service_client':
+      return { kind: client.kind, id: client.id, services: client.services }
     case 'enforcement_point':
       return {
         kind: client.kind,
@@ -215,6 +227,8 @@ function identityOf(client: ClientRow): ClientIdentity {
         services: client.services,
         ...(client.asksAboutUsers ? { asksAboutUsers: true } : {}),
       }
+    default:
+      return unreachable(client)
   }
 }
 

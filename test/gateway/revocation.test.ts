@@ -45,6 +45,29 @@ describe.skipIf(postgresIsLeftOut)('what is taken back, at three instances', () 
   }
   const [two, three] = [1, 2].map((i) => () => all[i] ?? one)
 
+  test('where it is taken back, nothing is let through once the answer is there', async () => {
+    const maya = await one.userToken('maya')
+    const adam = await one.userToken('adam')
+    const reason = async (token: string) => reasonOf(await ask(one, { token }))
+    for (let i = 0; i < 5; i++) {
+      const { started, control, token } = await lentSession(one)
+      await expect.poll(() => reason(token)).toBe('allowed')
+      if (i % 2 === 0) await one.api(maya, 'POST', `/sessions/${started.session_id}/end`, {})
+      else {
+        const mcp = await one.mcp(control)
+        await mcp.call('iam.release_access', { items: [{ permission: 'accounts:read' }] })
+      }
+      expect(await reason(token)).toBe(i % 2 === 0 ? 'SESSION_ENDED' : 'SESSION_VERSION_STALE')
+    }
+    const { token } = await lentSession(one)
+    await expect.poll(() => reason(token)).toBe('allowed')
+    const id = await one.userId('maya')
+    const frozen = await one.api<{ id: string }>(adam, 'POST', '/freezes', { scope: 'user', id })
+    expect(await reason(token)).not.toBe('allowed')
+    await one.api(adam, 'DELETE', `/freezes/${frozen.body.id}`)
+    await expect.poll(() => reason(token)).toBe('allowed')
+  })
+
   test('the end of a session', async () => {
     const { started, token } = await lentSession(one)
     const maya = await one.userToken('maya')

@@ -68,6 +68,7 @@ const ROUTES: [string, string, unknown?][] = [
   ['GET', '/enablements'],
   ['GET', '/enablements/renewal-briefs'],
   ['PUT', '/enablements/renewal-briefs', { status: 'off' }],
+  ['GET', '/enablements/renewal-briefs/preview'],
   ['POST', '/enablements/renewal-briefs/narrow', { remove: [{ permission: 'accounts:read' }] }],
   ['GET', '/reviews'],
   ['GET', '/consent-health'],

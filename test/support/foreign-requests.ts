@@ -5,7 +5,7 @@ import type { Victim } from './victim.ts'
 
 /** Filters that say nothing of whose it is. */
 export const PLAIN = new Set(
-  'limit cursor q kind status effect type from to format permission last_event_id against days'.split(
+  'limit cursor q kind status effect type from to format permission last_event_id against version days resource mode'.split(
     ' ',
   ),
 )
@@ -64,6 +64,23 @@ const bodiesOf = (victim: Victim, own: Own): ForeignRequests['bodies'] => ({
   ],
   'POST /t/:tenant/api/template-changes/:template/confirm': () => [{ body: { version: 1 } }],
   'POST /t/:tenant/api/enablements/:template/adopt': () => [{ body: { version: 1 } }],
+  'PUT /t/:tenant/api/templates/:id/versions/:n': () => [
+    { body: { purpose: 'X', revision: 1 } },
+    { body: { purpose: 'X', base: 'published' }, path: { versions: '2' } },
+  ],
+  'POST /t/:tenant/api/templates/:id/versions/:n/submit': () => [{ body: {} }],
+  'POST /t/:tenant/api/templates/:id/versions/:n/withdraw': () => [{ body: {} }],
+  'POST /t/:tenant/api/templates/:id/versions/:n/retire': () => [{ body: {} }],
+  'POST /t/:tenant/api/templates/:id/versions/:n/review': () => [
+    { body: { verdict: 'approve' } },
+    { body: { verdict: 'send_back', comment: 'X' } },
+  ],
+  'PUT /t/:tenant/api/templates/:id/versions/:n/sponsor': () => [{ body: { sponsor: own.user } }],
+  'POST /t/:tenant/api/templates/:id/versions/:n/comments': () => [{ body: { body: 'X' } }],
+  'POST /t/:tenant/api/templates/:id/versions/:n/try': () => [
+    { body: { user: { permissions: [] }, items: [{ permission: 'accounts:read' }] } },
+    { body: { user: { login: 'gus' }, items: [{ permission: 'accounts:read' }] } },
+  ],
   'PUT /t/:tenant/api/enablements/:template': () => [
     { body: { status: 'on' } },
     { body: { status: 'off' } },
@@ -140,6 +157,13 @@ const bodiesOf = (victim: Victim, own: Own): ForeignRequests['bodies'] => ({
     { body: { scope: 'tenant', id: 'globex' } },
   ],
   'PUT /t/:tenant/api/catalog/services/:service': () => [{ body: { permissions: [] } }],
+  'POST /t/:tenant/api/catalog/services/:service/diff': () => [{ body: { permissions: [] } }],
+  'POST /t/:tenant/api/catalog/services/:service/rollback': () => [{ body: { version: 1 } }],
+  'POST /t/:tenant/api/catalog/proposals/:id/review': () => [{ body: { verdict: 'approve' } }],
+  'PATCH /t/:tenant/api/admin/services/:id': () => [
+    { body: { rotate_secret: true } },
+    { body: { status: 'disabled' } },
+  ],
 })
 
 /** What an enforcement point sends, about a session that is not its tenant's. */
@@ -176,6 +200,8 @@ function enforcementBodies(victim: Victim): ForeignRequests['bodies'] {
 }
 
 const NAMING_NOTHING: ForeignRequests['namingNothing'] = {
+  'POST /t/:tenant/api/templates': () => ({ name: unlike(), title: 'X' }),
+  'POST /t/:tenant/api/templates/validate': () => ({ draft: {} }),
   'POST /t/:tenant/api/admin/users': () => ({
     login: unlike(),
     name: 'X',
@@ -188,6 +214,7 @@ const NAMING_NOTHING: ForeignRequests['namingNothing'] = {
     services: ['accounts'],
   }),
   'POST /t/:tenant/api/admin/enforcement-points': () => ({ name: unlike(), services: ['mail'] }),
+  'POST /t/:tenant/api/admin/services': () => ({ id: unlike(), title: 'X' }),
   'POST /t/:tenant/api/admin/tool-servers': () => ({
     name: 'accounts',
     title: 'X',
@@ -215,4 +242,5 @@ const filtersOf = (victim: Victim): ForeignRequests['filters'] => ({
   role_id: victim.pathIds.roles ?? '',
   template: victim.template,
   login: 'gus',
+  service: 'accounts',
 })

@@ -16,6 +16,7 @@ import { createUserTokenVerifier } from '../../src/identity/login.ts'
 import { systemIds } from '../../src/ids.ts'
 import { startJobs } from '../../src/jobs.ts'
 import { createNotify } from '../../src/notify.ts'
+import type { Metrics } from '../../src/ops/metrics.ts'
 import type { Ctx, Vault } from '../../src/ports.ts'
 import { createKeyStore } from '../../src/tokens/keys.ts'
 import type { ToolGatewayLimits } from '../../src/tool-gateway/gateway.ts'
@@ -47,6 +48,8 @@ export type ServeOptions = {
   readonly jobs?: boolean
   /** Bounds of what tool servers may do; the product's by default. */
   readonly toolGateway?: ToolGatewayLimits
+  /** Counts what happens, as the product does for `/metrics`. */
+  readonly metrics?: Metrics
   /** Seals credentials; one of this instance's own by default. */
   readonly vault?: Vault
 }
@@ -259,6 +262,7 @@ export async function serveLend(options: ServeOptions = {}): Promise<LiveServer>
     publicUrl,
     stopping: stopping.signal,
     vault,
+    ...(options.metrics === undefined ? {} : { observe: options.metrics.observe }),
   }
   const keys = createKeyStore({ db, clock })
   const verifier = createUserTokenVerifier({ publicUrl, clock })
@@ -267,11 +271,14 @@ export async function serveLend(options: ServeOptions = {}): Promise<LiveServer>
     ...{ ctx, keys, verifier, onBug },
     write: (text) => lines.push(...text.trimEnd().split('\n')),
     note: () => {},
+    ...(options.metrics === undefined ? {} : { took: options.metrics.took }),
   })
+  options.metrics?.watch({ ctx, gateway, ready: gateway.ready })
   const common = { ctx, keys, verifier, gateway }
   const app = createApp({
     ...common,
     ready: gateway.ready,
+    isFresh: gateway.isFresh,
     onBug,
     web: demoWebConfig(),
     ...(options.toolGateway === undefined ? {} : { toolGateway: options.toolGateway }),

@@ -138,8 +138,10 @@ export async function makeVictim(lend: LiveServer): Promise<Victim> {
     pathIds: {
       ...(await pathIdsOf(lend, tenantId)),
       sessions: session.session_id,
+      proposals: 'prp_none',
       'access-requests': id,
       approvals: id,
+      items: request?.items?.[0] ?? '',
       rules: 'rul_victim',
       users: userId,
       permissions: 'prm_victim',

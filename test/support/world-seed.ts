@@ -30,6 +30,8 @@ export const PEOPLE = {
   cleo: { tenant: 'acme', name: 'Cleo', staff: ['auditor'] },
   bo: { tenant: 'studio', name: 'Bo', staff: ['builder'] },
   rhea: { tenant: 'studio', name: 'Rhea', staff: ['reviewer'] },
+  bea: { tenant: 'studio', name: 'Bea', staff: ['builder', 'reviewer'] },
+  sol: { tenant: 'studio', name: 'Sol', staff: ['auditor'] },
   gus: { tenant: 'globex', name: 'Gus', region: 'emea' },
   gina: { tenant: 'globex', name: 'Gina', staff: ['org_admin'] },
 } as const satisfies Record<string, Person>
@@ -239,9 +241,19 @@ async function seedTenants(pg: PGlite) {
   }
 }
 
+/** The secret of a service's own client, in studio. */
+export const serviceSecret = (service: string): string => `secret of ${service}`
+
 async function seedCatalog(pg: PGlite) {
   for (const service of ['accounts', 'dashboards', 'contracts', 'mail'])
     await pg.query('insert into service values ($1, $1)', [service])
+  await pg.query('insert into operator_tenant (tenant_id) values ($1)', [TENANT_IDS.studio])
+  for (const service of ['accounts', 'dashboards', 'contracts', 'mail'])
+    await pg.query(
+      `insert into service_client (id, tenant_id, service_id, secret_hash, created_at)
+       values ($1, $2, $3, encode(sha256(convert_to($4, 'UTF8')), 'hex'), $5)`,
+      [`scl_${service}`, TENANT_IDS.studio, service, serviceSecret(service), EPOCH],
+    )
   await pg.query(`insert into registry values (1, 'accounts', $1, 'test')`, [EPOCH])
   for (const [bit, [id, row]] of Object.entries(CATALOG).entries()) {
     const facts = (kind: Row['kind']) => (row.kind === kind ? JSON.stringify(row.facts) : null)

@@ -18,7 +18,7 @@ const ROOMS: Readonly<Record<string, Room>> = {
   'src/fault.ts': { rooms: [] },
   'src/ports.ts': { rooms: [], types: ['src/db'] },
   'src/ids.ts': { rooms: ['src/ports.ts'], packages: ['node:crypto', 'uuid'] },
-  'src/config.ts': { rooms: [], packages: ['node:path'] },
+  'src/config.ts': { rooms: [], packages: ['node:net', 'node:path'] },
   'src/notify.ts': { rooms: [], types: ['src/db', 'src/ports.ts'] },
   'src/checkpoint-key.ts': {
     rooms: ['src/flows/checkpoint.ts'],
@@ -181,6 +181,28 @@ const ROOMS: Readonly<Record<string, Room>> = {
   // What a resource server installs: it must stay small, and know nothing of the server.
   'src/enforce': { rooms: ['src/core'], packages: ['jose'] },
 
+  // What operators see: counts only, no tenant, nobody's name.
+  'src/ops': {
+    rooms: ['src/db', 'src/flows', 'schema'],
+    types: ['src/gateway', 'src/ports.ts'],
+    packages: ['prom-client', 'node:http'],
+  },
+
+  // Looks at what an instance depends on, and changes nothing.
+  'src/ops/doctor': {
+    rooms: [
+      'src/checkpoint-key.ts',
+      'src/config.ts',
+      'src/db',
+      'src/flows',
+      'src/identity',
+      'src/ports.ts',
+      'src/vault.ts',
+    ],
+    types: ['src/core'],
+    packages: ['node:fs'],
+  },
+
   'src/jobs.ts': {
     rooms: ['src/db', 'src/flows', 'src/tokens'],
     types: ['src/ports.ts'],
@@ -201,6 +223,16 @@ const ROOMS: Readonly<Record<string, Room>> = {
       'schema',
     ],
     packages: ['citty', 'zod', 'node:fs', 'node:os', 'node:path', 'node:readline', 'node:util'],
+  },
+  // Asks everything that an instance depends on.
+  'src/cli/doctor.ts': {
+    rooms: ['src/cli', 'src/config.ts', 'src/db', 'src/ids.ts', 'src/ops'],
+    packages: ['node:util'],
+  },
+  // Says at which line of a file something is wrong.
+  'src/cli/catalog.ts': {
+    rooms: ['src/cli', 'schema'],
+    packages: ['jsonc-parser', 'zod', 'node:fs'],
   },
 
   // An app that hosts an agent: a client of Lend like any other. It shares how a browser signs in, and nothing of the server.
@@ -282,6 +314,7 @@ const ROOMS: Readonly<Record<string, Room>> = {
       'src/gateway',
       'src/http',
       'src/identity',
+      'src/ops',
       'src/tokens',
       'schema',
     ],

@@ -241,6 +241,7 @@ describe('a key store', () => {
       alone: {
         orm: db.alone.orm,
         later: db.alone.later,
+        committed: db.alone.committed,
         sql: (text, ...values) => (down ? gone() : db.alone.sql(text, ...values)),
       },
     }

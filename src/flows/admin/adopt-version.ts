@@ -1,6 +1,6 @@
 import type { UserCaller } from '../../callers.ts'
 import { diffTerms, keptAtAdoption, type Terms } from '../../core/terms.ts'
-import { MODES, type Mode } from '../../core/vocabulary.ts'
+import { MODES, type Mode, type TenantId } from '../../core/vocabulary.ts'
 import { Journal } from '../../db/activity.ts'
 import {
   type EnablementRow,
@@ -12,6 +12,7 @@ import {
 import { itemData } from '../../db/endings.ts'
 import { tellAccessChanged } from '../../db/feed.ts'
 import { guardTenantAlone } from '../../db/guard.ts'
+import { holdTemplate } from '../../db/studio.ts'
 import { suspendRules } from '../../db/template-changes.ts'
 import type { Tx } from '../../db/tx.ts'
 import { fail, ok, type Result } from '../../fault.ts'
@@ -44,7 +45,7 @@ export async function suspendIfWider(
   tx: Tx,
   journal: Journal,
   of: {
-    readonly caller: UserCaller
+    readonly tenantId: TenantId
     readonly from: { readonly version: number; readonly terms: Terms }
     readonly to: { readonly enablement: EnablementRow; readonly terms: Terms }
   },
@@ -52,7 +53,7 @@ export async function suspendIfWider(
   const { from, to } = of
   if (!diffTerms(from.terms, to.terms).widens) return { widens: false, rulesSuspended: 0 }
   const { templateId, template, adoptedVersion: version } = to.enablement
-  const tenantId = of.caller.tenant.id
+  const { tenantId } = of
   const rules = await suspendRules(tx, { tenantId, templateId, from, now: secondsNow(ctx.clock) })
   for (const rule of rules)
     journal.tenant(
@@ -63,48 +64,60 @@ export async function suspendIfWider(
   return { widens: true, rulesSuspended: rules.length }
 }
 
-/**
- * `POST /enablements/{template}/adopt`: from its commit on only this version starts sessions here, and no live session may
- * hold what it does not allow. What the tenant had removed stays removed. Adopting what is adopted changes nothing.
- */
-export async function adoptVersion(
-  ctx: Ctx,
-  caller: UserCaller,
-  input: { readonly template: string; readonly version: number },
-  tx: Tx,
-): Promise<Result<Adopted>> {
-  const tenantId = caller.tenant.id
-  // Nothing that was decided by rules in force before can commit after them.
-  await guardTenantAlone(tx, tenantId)
-  const { template, version } = input
-  const before = await selectEnablement(tx, { tenantId, template })
-  if (before === null)
-    return fail('not_found', { detail: 'This organisation has not turned on such a template.' })
-  if (before.adoptedVersion === version)
-    return ok({ enablement: before, widens: false, rulesSuspended: 0 })
-  const { templateId } = before
-  const old = await versionTerms(tx, {
-    templateId,
-    version: before.adoptedVersion,
-    retired: true,
-  })
-  const next = await versionTerms(tx, { templateId, version, retired: false })
-  if (old === null || next === null)
-    return badField('version', 'is not a published version of this template')
+/** Another version in place of the adopted one: what the tenant keeps of it, and the terms before and after. */
+export type Adoption = {
+  readonly before: EnablementRow
+  readonly enablement: EnablementRow
+  readonly from: Terms
+  readonly to: Terms
+}
 
+/**
+ * What adopting a version would make of an enablement; writes nothing. What the tenant had removed stays removed. Null: the
+ * version is not published.
+ */
+export async function adoptionOf(
+  tx: Tx,
+  before: EnablementRow,
+  version: number,
+  now: number,
+): Promise<Adoption | null> {
+  const { templateId, adoptedVersion } = before
+  const old = await versionTerms(tx, { templateId, version: adoptedVersion, retired: true })
+  const next = await versionTerms(tx, { templateId, version, retired: false })
+  if (old === null || next === null) return null
   const enablement: EnablementRow = {
     ...before,
     adoptedVersion: version,
     kept: keptAtAdoption({ before: old.ceiling, kept: before.kept, after: next.ceiling }),
     modes: modesAtAdoption(old, before.modes, next),
-    updatedAt: secondsNow(ctx.clock),
+    updatedAt: now,
   }
+  return { before, enablement, from: termsWithin(old, before), to: termsWithin(next, enablement) }
+}
+
+/**
+ * Writes an adoption, its record and its news to the feed. The caller holds the tenant's guard alone. `by` null: the
+ * publication of a version that only narrows.
+ */
+export async function adoptIn(
+  ctx: Ctx,
+  tx: Tx,
+  of: {
+    readonly tenantId: TenantId
+    readonly by: Pick<UserCaller, 'userId' | 'clientId'> | null
+    readonly adoption: Adoption
+  },
+): Promise<Adopted> {
+  const { tenantId, by, adoption } = of
+  const { before, enablement } = adoption
+  const { template, adoptedVersion: version } = enablement
   await saveEnablement(tx, tenantId, enablement)
   const journal = new Journal(ctx, tenantId)
   const suspended = await suspendIfWider(ctx, tx, journal, {
-    caller,
-    from: { version: before.adoptedVersion, terms: termsWithin(old, before) },
-    to: { enablement, terms: termsWithin(next, enablement) },
+    tenantId,
+    from: { version: before.adoptedVersion, terms: adoption.from },
+    to: { enablement, terms: adoption.to },
   })
   journal.tenant(
     'enablement.adopted',
@@ -113,10 +126,9 @@ export async function adoptVersion(
       from_version: before.adoptedVersion,
       widens: suspended.widens,
       rules_suspended: suspended.rulesSuspended,
-      by: caller.userId,
-      via: caller.clientId,
+      ...(by === null ? { by: 'publication' } : { by: by.userId, via: by.clientId }),
     },
-    { userId: caller.userId, template: `${template}@${version}` },
+    { template: `${template}@${version}`, ...(by === null ? {} : { userId: by.userId }) },
   )
   await tellAccessChanged(tx, {
     tenantId,
@@ -125,5 +137,30 @@ export async function adoptVersion(
     now: enablement.updatedAt,
   })
   await journal.write(tx)
-  return ok({ enablement, ...suspended })
+  return { enablement, ...suspended }
+}
+
+/**
+ * `POST /enablements/{template}/adopt`: from its commit on only this version starts sessions here, and no live session may
+ * hold what it does not allow. Adopting what is adopted changes nothing.
+ */
+export async function adoptVersion(
+  ctx: Ctx,
+  caller: UserCaller,
+  input: { readonly template: string; readonly version: number },
+  tx: Tx,
+): Promise<Result<Adopted>> {
+  const tenantId = caller.tenant.id
+  const { template, version } = input
+  await holdTemplate(tx, template)
+  // Nothing that was decided by rules in force before can commit after them.
+  await guardTenantAlone(tx, tenantId)
+  const before = await selectEnablement(tx, { tenantId, template })
+  if (before === null)
+    return fail('not_found', { detail: 'This organisation has not turned on such a template.' })
+  if (before.adoptedVersion === version)
+    return ok({ enablement: before, widens: false, rulesSuspended: 0 })
+  const adoption = await adoptionOf(tx, before, version, secondsNow(ctx.clock))
+  if (adoption === null) return badField('version', 'is not a published version of this template')
+  return ok(await adoptIn(ctx, tx, { tenantId, by: caller, adoption }))
 }

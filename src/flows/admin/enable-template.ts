@@ -15,6 +15,7 @@ import {
 import { endSubtree } from '../../db/endings.ts'
 import { tellAccessChanged } from '../../db/feed.ts'
 import { guardTenantAlone } from '../../db/guard.ts'
+import { holdTemplate } from '../../db/studio.ts'
 import { pathOf, type Tree } from '../../db/tree.ts'
 import { lockTree } from '../../db/tree-read.ts'
 import type { Tx } from '../../db/tx.ts'
@@ -107,6 +108,7 @@ export async function setEnablement(
   tx: Tx,
 ): Promise<Result<Enabled>> {
   const tenantId = caller.tenant.id
+  await holdTemplate(tx, input.template)
   // Nothing that was decided before this can commit after it.
   await guardTenantAlone(tx, tenantId)
   const offer = await selectOffer(tx, { tenantId, template: input.template })
@@ -174,7 +176,7 @@ async function follow(
     before === null
       ? { widens: false, rulesSuspended: 0 }
       : await suspendIfWider(ctx, tx, journal, {
-          caller,
+          tenantId,
           from: { version, terms: termsWithin(terms, before) },
           to: { enablement, terms: termsWithin(terms, enablement) },
         })

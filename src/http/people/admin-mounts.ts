@@ -4,6 +4,7 @@ import { mountAdminProxies } from './admin-proxies.ts'
 import { mountAdminRestrictions } from './admin-restrictions.ts'
 import { mountAdminServers } from './admin-servers.ts'
 import { mountAdminServiceAccounts } from './admin-service-accounts.ts'
+import { mountAdminServices } from './admin-services.ts'
 import { mountAdminToolServers } from './admin-tool-servers.ts'
 import { mountAdminUsers } from './admin-users.ts'
 import type { Mount } from './endpoint.ts'
@@ -15,6 +16,7 @@ export const mountAdmin: Mount = (api) => {
   mountAdminRestrictions(api)
   mountAdminAgents(api)
   mountAdminServers(api)
+  mountAdminServices(api)
   mountAdminToolServers(api)
   mountAdminProxies(api)
   mountAdminServiceAccounts(api)

@@ -20,7 +20,7 @@ import { systemIds } from '../../../src/ids.ts'
 import type { Ctx } from '../../../src/ports.ts'
 import { openPostgres, type Run, runOn, seedDatabase } from '../../support/databases.ts'
 import { postgresIsLeftOut, scratchDatabase } from '../../support/postgres.ts'
-import { EPOCH, PEOPLE, TENANT_IDS } from '../../support/world-seed.ts'
+import { EPOCH, type Login, PEOPLE, TENANT_IDS, type TenantSlug } from '../../support/world-seed.ts'
 
 /**
  * Two instances of the server on one Postgres: each with connections of its own and nothing in common but the database
@@ -106,15 +106,19 @@ export function twoInstances(name: string, body: (pair: () => Pair) => void): vo
 export const ACME: TenantRef = { id: TENANT_IDS.acme as TenantId, slug: 'acme' }
 export const BRIEFS: AppCaller = { as: 'app', tenant: ACME, agentId: 'agt_briefs' as AgentId }
 
-export const person = (login: 'maya' | 'omar' | 'adam'): UserCaller => ({
-  as: 'user',
-  tenant: ACME,
-  userId: `usr_${login}` as UserId,
-  login,
-  name: login,
-  staffRoles: login === 'adam' ? PEOPLE.adam.staff : [],
-  clientId: 'people',
-})
+/** One of the world's people, in the tenant that is theirs. */
+export const person = (login: Login): UserCaller => {
+  const one: { tenant: TenantSlug; staff?: readonly string[] } = PEOPLE[login]
+  return {
+    as: 'user',
+    tenant: { id: TENANT_IDS[one.tenant] as TenantId, slug: one.tenant },
+    userId: `usr_${login}` as UserId,
+    login,
+    name: login,
+    staffRoles: one.staff ?? [],
+    clientId: 'people',
+  }
+}
 
 /** A session that its user created; nobody has claimed it. */
 export async function start(

@@ -1,0 +1,15 @@
+import type { ServiceRow } from '../../db/registry.ts'
+
+/** A service as it is read. Its secret's hash never leaves the database. */
+export const serviceView = (s: ServiceRow) => ({
+  id: s.id,
+  title: s.title,
+  ...(s.version === null ? {} : { version: s.version }),
+  permissions: s.permissions,
+  endpoints: s.endpoints,
+  ...(s.openProposal === null ? {} : { open_proposal: s.openProposal }),
+  ...(s.clientId === null ? {} : { client_id: s.clientId }),
+  ...(s.status === null ? {} : { status: s.status }),
+  has_secret: s.hasSecret,
+  ...(s.jwks === null ? {} : { jwks: s.jwks }),
+})

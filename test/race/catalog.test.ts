@@ -1,0 +1,147 @@
+import { expect, test } from 'vitest'
+import { readPermissionsFile } from '../../schema/permissions-file.ts'
+import type { ServiceCaller } from '../../src/callers.ts'
+import type { TenantId } from '../../src/core/vocabulary.ts'
+import { endByPerson } from '../../src/flows/people-sessions.ts'
+import { publishCatalog, reviewProposal } from '../../src/flows/publish-catalog.ts'
+import type { Ctx } from '../../src/ports.ts'
+import { CATALOG, TENANT_IDS } from '../support/world-seed.ts'
+import {
+  answer,
+  asAgent,
+  ask,
+  asked,
+  codeOf,
+  exchange,
+  inTx,
+  must,
+  person,
+  start,
+  twoInstances,
+} from './support/instances.ts'
+import { expectSound } from './support/sound.ts'
+
+const ROUNDS = 10
+const STUDIO = { id: TENANT_IDS.studio as TenantId, slug: 'studio' }
+const ACCOUNTS: ServiceCaller = {
+  ...{ as: 'service', tenant: STUDIO, clientId: 'scl_accounts', service: 'accounts' },
+}
+
+/** The accounts service's file; `read` changes `accounts:read`, null takes it out. */
+function fileWith(read: object | null, title = 'Accounts API · Read') {
+  const permissions = Object.entries(CATALOG)
+    .filter(([, row]) => row.service === 'accounts')
+    .filter(([id]) => read !== null || id !== 'accounts:read')
+    .map(([id, row]) => ({
+      ...{ id, kind: row.kind, title: row.title, description: row.unlocks },
+      ...{ access: row.access ?? 'read', risk: row.risk ?? 'low' },
+      delegable: row.delegable ?? true,
+      ...(row.kind === 'data' ? { data: row.facts } : {}),
+      ...(id === 'accounts:read' ? { title, ...read } : {}),
+    }))
+  const { errors, slice, mentions } = readPermissionsFile({ permissions })
+  return { errors: errors.map((e) => ({ path: e.pointer, message: e.message })), slice, mentions }
+}
+
+const publish = (ctx: Ctx, read: object | null, more: { title?: string; base?: number } = {}) =>
+  publishCatalog(ctx, ACCOUNTS, { file: fileWith(read, more.title), baseVersion: more.base })
+
+/** What waits for security, allowed. */
+const allow = async (ctx: Ctx, id: string | undefined) => {
+  if (id === undefined) return
+  const rhea = { ...person('adam'), tenant: STUDIO, userId: 'usr_rhea' as never }
+  must(await inTx(ctx, (tx) => reviewProposal(ctx, rhea, { id, verdict: 'approve' }, tx)))
+}
+const loosen = async (ctx: Ctx) => allow(ctx, must(await publish(ctx, {})).proposal)
+
+twoInstances('a publish', (pair) => {
+  const held = () => pair().run(`select id from access_grant where permission_id = 'accounts:read'`)
+
+  for (const [name, read, reason] of [
+    ['never delegable', { delegable: false }, 'never_delegable'],
+    ['gone', null, 'unknown_permission'],
+  ] as const) {
+    test(`that makes a permission ${name}: once it has answered, nobody gets it`, async () => {
+      const { a, b, run } = pair()
+      for (let round = 0; round < ROUNDS; round++) {
+        await loosen(a)
+        const sessions = [await start(a, { mode: 'bypass' }), await start(a)] as const
+        const question = await asked(a, run, sessions[1], [{ permission: 'accounts:read' }])
+        const agent = await asAgent(run, sessions[0])
+        const [published, got, answered, issued] = await Promise.all([
+          publish(a, read),
+          ask(b, agent, [{ permission: 'accounts:read' }]),
+          answer(b, question, 'allow_once'),
+          exchange(b),
+        ])
+        must(published)
+        must(issued)
+        expect(['mode_bypass', reason]).toContain(must(got).items[0]?.verdict.reason)
+        expect(codeOf(answered)).toBe('ok')
+        expect([round, await held()]).toEqual([round, []])
+        // Whatever was granted was granted before the version was there.
+        const [late] = await run(
+          `select g.id from activity g, activity p where g.type = 'grant.created'
+             and p.type = 'catalog.published' and (p.data ->> 'version')::integer =
+               (select max(version) from registry) and g.xid > p.xid`,
+        )
+        expect(late).toBeUndefined()
+        const again = await ask(b, await asAgent(run, sessions[0]), [
+          { permission: 'accounts:read' },
+        ])
+        expect(must(again).items[0]?.verdict.reason).toBe(reason)
+        for (const session of sessions)
+          await inTx(a, (tx) => endByPerson(a, tx, person('maya'), session))
+        await run(`select id from session where status = 'active'`).then(async (rows) => {
+          for (const { id } of rows as { id: never }[])
+            await inTx(a, (tx) => endByPerson(a, tx, person('maya'), id))
+        })
+      }
+      await expectSound(run)
+    })
+  }
+
+  test('and another of the same base: one is refused, and numbers have no gap', async () => {
+    const { a, b, run } = pair()
+    await loosen(a)
+    for (let round = 0; round < ROUNDS; round++) {
+      const [{ version: base } = { version: 0 }] = await run<{ version: number }>(
+        'select max(version) as version from registry',
+      )
+      const both = await Promise.all([
+        publish(a, {}, { title: `One ${round}`, base }),
+        publish(b, {}, { title: `Two ${round}`, base }),
+      ])
+      expect(both.map(codeOf).sort()).toEqual(['catalog_changed', 'ok'])
+    }
+    const versions = await run<{ version: number }>('select version from registry order by 1')
+    expect(versions.map((v) => v.version)).toEqual(versions.map((_, i) => i + 1))
+    await expectSound(run)
+  })
+
+  test('two reviewers at once: one approves, and one version comes of it', async () => {
+    const { a, b } = pair()
+    await loosen(a)
+    must(await publish(a, { risk: 'high' }))
+    const { proposal: id = '' } = must(await publish(a, { risk: 'low' }))
+    const review = (ctx: Ctx) => {
+      const rhea = { ...person('adam'), tenant: STUDIO, userId: 'usr_rhea' as never }
+      return inTx(ctx, (tx) => reviewProposal(ctx, rhea, { id, verdict: 'approve' }, tx))
+    }
+    const both = await Promise.all([review(a), review(b)])
+    expect(both.map(codeOf).sort()).toEqual(['already_answered', 'ok'])
+  })
+
+  test('that ends the grants of many sessions takes all of them', async () => {
+    const { a, run } = pair()
+    await loosen(a)
+    for (let n = 0; n < 19; n++) {
+      const session = await start(a, { mode: 'bypass', login: n % 2 === 0 ? 'maya' : 'omar' })
+      must(await ask(a, await asAgent(run, session), [{ permission: 'accounts:read' }]))
+    }
+    const published = must(await publish(a, { delegable: false }))
+    expect(published).toMatchObject({ grantsEnded: 19, sessionsNarrowed: 19 })
+    expect(await held()).toEqual([])
+    await expectSound(run)
+  })
+})
