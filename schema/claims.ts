@@ -5,6 +5,7 @@ import {
   type GrantId,
   KINDS,
   type Kind,
+  type ServiceAccountId,
   type SessionId,
   type UserId,
 } from '../src/core/vocabulary.ts'
@@ -97,4 +98,47 @@ export const sessionClaimsSchema = shape
   .refine((c) => c.act.sub === c.client_id && c.act.sid === c.sid && c.act.iss === c.iss, {
     path: ['act'],
     message: 'names another actor than the token does',
+  })
+
+const serviceAccountId = prefixed<ServiceAccountId>('svc')
+
+const serviceShape = z.object({
+  iss: nonEmpty,
+  aud: nonEmpty,
+  sub: serviceAccountId,
+  client_id: serviceAccountId,
+  jti: nonEmpty,
+  iat: seconds,
+  exp: seconds,
+  nbf: z.int().exactOptional(),
+  tenant: nonEmpty,
+  service_version: z.int().positive(),
+  authorization_details: z.array(
+    z.strictObject({
+      type: z.literal('lend_api'),
+      permission: nonEmpty,
+      actions: z.array(nonEmpty).min(1),
+    }),
+  ),
+  grants_omitted: z.int().positive().exactOptional(),
+  scope: nonEmpty.exactOptional(),
+  // What only a session's token has: a token with any of it is no service account's.
+  sid: z.never().exactOptional(),
+  root_sid: z.never().exactOptional(),
+  session_version: z.never().exactOptional(),
+  on_behalf_of: z.never().exactOptional(),
+  act: z.never().exactOptional(),
+  template: z.never().exactOptional(),
+  cnf: z.never().exactOptional(),
+})
+
+/** The claims of a service account's token: a tenant's backend program, which acts for nobody. */
+export const serviceClaimsSchema = serviceShape
+  .refine((c) => c.exp > c.iat && c.exp - c.iat <= TOKEN_LIFE_SECONDS_MAX, {
+    path: ['exp'],
+    message: `is at most ${TOKEN_LIFE_SECONDS_MAX} seconds after iat`,
+  })
+  .refine((c) => c.sub === c.client_id, {
+    path: ['sub'],
+    message: 'is the service account itself',
   })

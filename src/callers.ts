@@ -1,4 +1,11 @@
-import type { AgentId, GrantId, SessionId, TenantId, UserId } from './core/vocabulary.ts'
+import type {
+  AgentId,
+  GrantId,
+  ServiceAccountId,
+  SessionId,
+  TenantId,
+  UserId,
+} from './core/vocabulary.ts'
 
 /**
  * Who is calling, once a credential has been verified. Each flow names the arm it takes, so that "an agent cannot approve
@@ -37,6 +44,15 @@ export type AppCaller = {
   readonly as: 'app'
   readonly tenant: TenantRef
   readonly agentId: AgentId
+}
+
+/** A tenant's backend program: authenticated at the token endpoint, and good for nothing but a token of its own. */
+export type ServiceAccountCaller = {
+  readonly as: 'service_account'
+  readonly tenant: TenantRef
+  readonly serviceAccountId: ServiceAccountId
+  /** As it was when its credential was checked. */
+  readonly version: number
 }
 
 /** An enforcement point of the tenant, authenticated by its own secret. */

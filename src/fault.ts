@@ -71,6 +71,11 @@ export const FAULTS = {
   },
   forbidden: { status: 403, oauth: 'unauthorized_client', says: 'This person may not do that.' },
   agent_disabled: { status: 403, oauth: 'unauthorized_client', says: 'This agent is disabled.' },
+  service_account_disabled: {
+    status: 403,
+    oauth: 'unauthorized_client',
+    says: 'This service account is disabled.',
+  },
   template_unknown: { status: 422, oauth: 'invalid_request', says: 'No such template.' },
   template_not_enabled: {
     status: 422,

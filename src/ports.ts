@@ -32,6 +32,8 @@ export const ID_PREFIXES = {
   serviceClient: 'scl',
   proposal: 'prp',
   mount: 'mnt',
+  serviceAccount: 'svc',
+  servicePermission: 'svp',
 } as const
 
 export type Ids = {

@@ -11,6 +11,8 @@ export type TemplateId = Branded<'TemplateId'>
 export type RequestId = Branded<'RequestId'>
 export type ItemId = Branded<'ItemId'>
 export type GrantId = Branded<'GrantId'>
+/** A tenant's backend program: no agent, and nothing that is lent can be its. */
+export type ServiceAccountId = Branded<'ServiceAccountId'>
 export type RuleId = Branded<'RuleId'>
 
 export const KINDS = ['api', 'data', 'asset', 'tool'] as const

@@ -1,5 +1,5 @@
 import type { TenantRef } from '../callers.ts'
-import type { Access, SessionId, TenantId, UserId } from '../core/vocabulary.ts'
+import type { Access, ServiceAccountId, SessionId, TenantId, UserId } from '../core/vocabulary.ts'
 import type { Provider } from '../identity/login.ts'
 import type { FeedPlace } from './feed.ts'
 import type { Tx } from './tx.ts'
@@ -44,48 +44,66 @@ export type GatewayRows = {
     readonly publicJwk: { readonly [name: string]: unknown }
   }[]
   readonly providers: readonly (Provider & { readonly tenantId: TenantId })[]
+  readonly serviceAccounts: readonly {
+    readonly tenantId: TenantId
+    readonly id: ServiceAccountId
+    readonly active: boolean
+    readonly version: number
+  }[]
 }
 
 /** Of tenants without a proxy only their names: nothing is asked for them here. In one transaction, at one moment. */
 export async function readGateway(tx: Tx): Promise<GatewayRows> {
   await tx.sql`set transaction isolation level repeatable read, read only`
-  const [version, permissions, endpoints, tenants, proxies, mounts, resources, keys, providers] =
-    await Promise.all([
-      tx.sql<{ version: number }>`select coalesce(max(version), 0) as version from registry`,
-      tx.sql<GatewayRows['permissions'][number]>`
+  const [first, second] = await Promise.all([readWhatIsAsked(tx), readWhoIsKnown(tx)])
+  return { ...first, ...second }
+}
+
+/** What endpoints ask for, and by which proxies they are exposed. */
+async function readWhatIsAsked(tx: Tx) {
+  const [version, permissions, endpoints, tenants, proxies, mounts] = await Promise.all([
+    tx.sql<{ version: number }>`select coalesce(max(version), 0) as version from registry`,
+    tx.sql<GatewayRows['permissions'][number]>`
         select id, bit, access from permission where kind = 'api' and not retired order by bit`,
-      tx.sql<GatewayRows['endpoints'][number]>`
+    tx.sql<GatewayRows['endpoints'][number]>`
         select e.service_id as service, e.method, e.pattern, e.access,
           array(select p.permission_id from endpoint_permission p
             where (p.service_id, p.method, p.pattern) = (e.service_id, e.method, e.pattern)
             order by p.permission_id) as permissions
         from endpoint e order by e.service_id, e.pattern, e.method`,
-      tx.sql<TenantRef>`select id, slug from tenant`,
-      tx.sql<GatewayRows['proxies'][number]>`
+    tx.sql<TenantRef>`select id, slug from tenant`,
+    tx.sql<GatewayRows['proxies'][number]>`
         select id, tenant_id as "tenantId", family, secret_hash as "secretHash",
           previous_secret_hash as "previousHash",
           extract(epoch from previous_secret_until)::float8 as "previousUntil"
         from gateway_proxy where status = 'active'`,
-      tx.sql<GatewayRows['mounts'][number]>`
+    tx.sql<GatewayRows['mounts'][number]>`
         select proxy_id as "proxyId", prefix, service_id as service from gateway_mount`,
-      tx.sql<GatewayRows['resources'][number]>`
+  ])
+  const registryVersion = version[0]?.version ?? 0
+  return { registryVersion, permissions, endpoints, tenants, proxies, mounts }
+}
+
+/** Whose tokens count, and for what. */
+async function readWhoIsKnown(tx: Tx) {
+  const [resources, keys, providers, serviceAccounts] = await Promise.all([
+    tx.sql<GatewayRows['resources'][number]>`
         select tenant_id as "tenantId", resource, services from resource_server
         where tenant_id in (select tenant_id from gateway_proxy)`,
-      tx.sql<GatewayRows['keys'][number]>`
+    tx.sql<GatewayRows['keys'][number]>`
         select tenant_id as "tenantId", kid, alg, public_jwk as "publicJwk" from signing_key
         where tenant_id in (select tenant_id from gateway_proxy)`,
-      tx.sql<GatewayRows['providers'][number]>`
+    tx.sql<GatewayRows['providers'][number]>`
         select tenant_id as "tenantId", id, issuer, audience,
           first_party_clients as "firstPartyClients", creates_users as "createsUsers",
           private_network as "privateNetwork"
         from identity_provider
         where status = 'active' and tenant_id in (select tenant_id from gateway_proxy)`,
-    ])
-  const registryVersion = version[0]?.version ?? 0
-  return {
-    registryVersion,
-    ...{ permissions, endpoints, tenants, proxies, mounts, resources, keys, providers },
-  }
+    tx.sql<GatewayRows['serviceAccounts'][number]>`
+        select tenant_id as "tenantId", id, status = 'active' as active, version
+        from service_account where tenant_id in (select tenant_id from gateway_proxy)`,
+  ])
+  return { resources, keys, providers, serviceAccounts }
 }
 
 /** What is frozen now, in every tenant; templates by their name, as tokens say it. */
@@ -102,12 +120,15 @@ export const readFrozen = (tx: Tx): Promise<readonly FrozenRow[]> => tx.sql<Froz
 
 /** Topics of the feed that enforcement acts on. */
 export const SESSION_NARROWED = 'session_narrowed'
+export const SERVICE_NARROWED = 'service_narrowed'
 export const FROZEN_CHANGED = 'frozen_changed'
 export const PERSON_CHANGED = 'person_changed'
 export const GATEWAY_CHANGED = 'gateway_changed'
 
 export type NarrowedRow = {
-  readonly sid: SessionId
+  readonly topic: string
+  /** A session, or a service account. */
+  readonly sid: SessionId | ServiceAccountId
   readonly version: number
   readonly active: boolean
 }
@@ -115,17 +136,17 @@ export type NarrowedRow = {
 /** Narrowings of the last so many seconds, by the database's clock: tokens older than that are dead by themselves. */
 export const readNarrowed = (tx: Tx, seconds: number): Promise<readonly NarrowedRow[]> =>
   tx.sql<NarrowedRow>`
-    select data ->> 'sid' as sid, (data ->> 'version')::integer as version,
+    select topic, data ->> 'sid' as sid, (data ->> 'version')::integer as version,
       (data ->> 'active')::boolean as active
     from gateway_feed
-    where topic = ${SESSION_NARROWED}
+    where topic in (${SESSION_NARROWED}, ${SERVICE_NARROWED})
       and at > clock_timestamp() - make_interval(secs => ${seconds}::float8)`
 
 export type EnforcedRow = FeedPlace & {
   readonly tenantId: TenantId
   readonly userId: UserId | null
   readonly topic: string
-  readonly sid: SessionId | null
+  readonly sid: SessionId | ServiceAccountId | null
   readonly version: number | null
   readonly active: boolean | null
   /** Every transaction before this row's is over, so nothing can still come before it. */

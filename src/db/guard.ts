@@ -31,6 +31,11 @@ export async function guardShared(
     pg_advisory_xact_lock_shared(hashtextextended(${guardKey(of.userId)}::text, 0))`
 }
 
+/** For what is issued to somebody who is no person of the tenant. */
+export async function guardTenantShared(tx: Tx, tenantId: TenantId): Promise<void> {
+  await tx.sql`select pg_advisory_xact_lock_shared(hashtextextended(${guardKey(tenantId)}::text, 0))`
+}
+
 /** For changes that concern a whole tenant: freezes, roles, enablements, agents. */
 export async function guardTenantAlone(tx: Tx, tenantId: TenantId): Promise<void> {
   await tx.sql`select pg_advisory_xact_lock_shared(hashtextextended(${CATALOG_GUARD}::text, 0)),

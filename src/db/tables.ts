@@ -296,6 +296,27 @@ export const enforcementPoint = pgTable('enforcement_point', {
   createdAt: timestamp('created_at', { withTimezone: true, precision: 3 }).notNull(),
 })
 
+export const serviceAccount = pgTable('service_account', {
+  id: text('id').primaryKey(),
+  tenantId: text('tenant_id').notNull(),
+  name: text('name').notNull(),
+  status: text('status').notNull().default('active'),
+  version: integer('version').notNull().default(1),
+  secretHash: text('secret_hash'),
+  previousSecretHash: text('previous_secret_hash'),
+  previousSecretUntil: timestamp('previous_secret_until', { withTimezone: true, precision: 3 }),
+  jwks: jsonb('jwks'),
+  createdAt: timestamp('created_at', { withTimezone: true, precision: 3 }).notNull(),
+})
+
+export const serviceAccountPermission = pgTable('service_account_permission', {
+  id: text('id').primaryKey(),
+  tenantId: text('tenant_id').notNull(),
+  serviceAccountId: text('service_account_id').notNull(),
+  permissionId: text('permission_id').notNull(),
+  createdAt: timestamp('created_at', { withTimezone: true, precision: 3 }).notNull(),
+})
+
 export const enablement = pgTable(
   'enablement',
   {

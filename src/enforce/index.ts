@@ -2,6 +2,7 @@ import { canonicalResource, patternCovers } from '../core/resource.ts'
 import { asking, type DataPart, type DataShown, type Item, rowShown } from './ask.ts'
 import { basic, connect, type Denial, type Read } from './connection.ts'
 import { matches, shownBy } from './filter.ts'
+import { createFollower, type FollowOptions } from './follow.ts'
 import {
   bearerOf,
   type HttpContext,
@@ -12,7 +13,7 @@ import {
 import { type Call, createReporter, type Reporter } from './report.ts'
 import { type HeldGrant, type TokenFacts, tenantOf } from './token.ts'
 
-export type { Call, DataPart, DataShown, Denial, HeldGrant, TokenFacts }
+export type { Call, DataPart, DataShown, Denial, FollowOptions, HeldGrant, TokenFacts }
 export {
   bearerOf,
   type HttpContext,
@@ -43,6 +44,13 @@ export type EnforcerOptions = {
    * minutes at most, and nothing can be reported.
    */
   readonly introspect?: { readonly clientId: string; readonly clientSecret: string }
+  /**
+   * Instead of asking Lend at every `check`, verify by itself and follow what is taken back: a session that ends or loses
+   * something is refused within about a second. What is newly granted shows with the next token. Needs the credentials
+   * above; until the first state is there, and without news for the stated time, nothing is allowed (I19). `close` ends it.
+   * `asset` and `data` ask live all the same.
+   */
+  readonly follow?: FollowOptions
   readonly fetch?: typeof globalThis.fetch
   /** Milliseconds since the epoch. */
   readonly now?: () => number
@@ -120,6 +128,8 @@ export type Enforcer = {
   readonly report: (call: Call) => void
   /** Sends what is queued. */
   readonly flush: () => Promise<void>
+  /** Begins to follow, where it is to, and says whether it has caught up within a few seconds. Without `follow`, true. */
+  readonly ready: () => Promise<boolean>
   /** Sends what it can and stops. */
   readonly close: () => Promise<void>
   /** Records of calls that were dropped and not yet told of. */
@@ -186,6 +196,16 @@ const verdictOn =
     ask,
   })
 
+function followerOf(
+  { issuer, introspect, follow }: EnforcerOptions,
+  on: { readonly fetch: typeof globalThis.fetch; readonly now: () => number },
+) {
+  if (follow === undefined) return null
+  if (introspect === undefined)
+    throw new Error('lend/enforce: follow needs the credentials of an enforcement point')
+  return createFollower({ ...follow, issuer, credentials: introspect, ...on })
+}
+
 /**
  * Makes the enforcer of one resource server for one tenant. It holds its keys and its queue: make
  * one and keep it.
@@ -193,6 +213,8 @@ const verdictOn =
 export function createEnforcer(options: EnforcerOptions): Enforcer {
   const { issuer, introspect, fetch = globalThis.fetch, now = Date.now } = options
   const lend = connect({ ...options, fetch, now })
+
+  const follower = followerOf(options, { fetch, now })
 
   const live = asking({ issuer, credentials: introspect, fetch })
 
@@ -248,7 +270,10 @@ export function createEnforcer(options: EnforcerOptions): Enforcer {
     const read = await factsOf(token)
     if ('denied' in read) return verdict(read.denied, null)
     if (canonical?.ok === false) return verdict('resource_invalid', read.facts)
-    const current = await lend.live(token ?? '', read.facts)
+    const current =
+      follower === null
+        ? await lend.live(token ?? '', read.facts)
+        : await follower.standing(read.facts)
     if ('denied' in current) return verdict(current.denied, read.facts)
     const found = allowing(current.facts.grants, wanted, resource)
     return 'denied' in found
@@ -272,7 +297,11 @@ export function createEnforcer(options: EnforcerOptions): Enforcer {
     data,
     report: reporter.report,
     flush: reporter.flush,
-    close: reporter.close,
+    ready: async () => follower === null || (await follower.warm()),
+    close: async () => {
+      follower?.close()
+      await reporter.close()
+    },
     lost: reporter.lost,
   }
 }

@@ -25,6 +25,12 @@ export type TokenFacts = {
   readonly tenant: string
   /** `renewal-briefs@3` */
   readonly template: string
+  /** The session's version at its issue. */
+  readonly version: number
+  /** The session itself and its ancestors; templates without their versions. */
+  readonly lineage: readonly { readonly agent: string; readonly template: string }[]
+  /** Seconds since the epoch. */
+  readonly issuedAt: number
   /** Seconds since the epoch. */
   readonly expiresAt: number
   readonly grants: readonly HeldGrant[]
@@ -96,6 +102,16 @@ export const tenantOf = (issuer: string): string => issuer.slice(issuer.lastInde
 const isAct = (act: unknown, of: Claims): boolean =>
   isRecord(act) && act.sub === of.client_id && act.sid === of.sid && act.iss === of.iss
 
+/** Who acts, and for whom they act in turn; null where a level is not understood. */
+function lineageOf(act: unknown): TokenFacts['lineage'] | null {
+  const levels: { readonly agent: string; readonly template: string }[] = []
+  for (let at = act; at !== undefined; at = at.act) {
+    if (!isRecord(at) || !isText(at.sub) || !isText(at.template)) return null
+    levels.push({ agent: at.sub, template: at.template.split('@', 1)[0] ?? '' })
+  }
+  return levels
+}
+
 /**
  * The facts of claims whose signature and time have been checked, or of an introspection; null if
  * they are not a session token of this issuer for exactly this audience.
@@ -115,8 +131,11 @@ export function factsOf(
   // I4. A token bound to a key must not pass as a bearer token (RFC 9449 section 7.1).
   if (exp - iat > TOKEN_LIFE_SECONDS_MAX || exp <= iat || cnf !== undefined) return null
   if (!isAct(claims.act, claims)) return null
+  const { session_version: version } = claims
+  if (typeof version !== 'number' || !Number.isSafeInteger(version) || version < 1) return null
+  const lineage = lineageOf(claims.act)
   const grants = grantsOf(claims.authorization_details)
-  if (grants === null) return null
+  if (grants === null || lineage === null) return null
   return {
     session: sid,
     rootSession: root_sid,
@@ -124,6 +143,9 @@ export function factsOf(
     user: on_behalf_of,
     tenant,
     template,
+    version,
+    lineage,
+    issuedAt: iat,
     expiresAt: exp,
     grants,
   }

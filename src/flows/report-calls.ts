@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto'
 import type { EnforcementCaller } from '../callers.ts'
 import { canonicalJson } from '../core/canonical-json.ts'
-import type { GrantId, SessionId } from '../core/vocabulary.ts'
+import type { GrantId, SessionId, TenantId } from '../core/vocabulary.ts'
 import { Journal } from '../db/activity.ts'
 import {
   calledSessions,
@@ -12,15 +12,21 @@ import {
   lockSubjects,
   servicesOf,
 } from '../db/calls.ts'
-import { withTx } from '../db/tx.ts'
+import { knownServiceAccounts } from '../db/service-accounts.ts'
+import { type Tx, withTx } from '../db/tx.ts'
 import type { Ctx } from '../ports.ts'
 import { secondsNow } from './live.ts'
 
+type CalledBy =
+  | { readonly sessionId: string; readonly serviceAccountId?: undefined }
+  | { readonly serviceAccountId: string; readonly sessionId?: undefined }
+type SessionCall = Extract<ReportedCall, { readonly sessionId: string }>
+type ServiceCall = Extract<ReportedCall, { readonly serviceAccountId: string }>
+
 /** One call, as the enforcement point that decided it tells of it. */
-export type ReportedCall = {
+export type ReportedCall = CalledBy & {
   /** Seconds. */
   readonly at: number
-  readonly sessionId: string
   /** Absent: what was called asks only for a token. */
   readonly permission?: string | undefined
   /** Whose endpoint it was, from one who knows; else it is the permission's. */
@@ -65,8 +71,8 @@ const digestOf = (value: unknown): string =>
 
 /**
  * Records calls on their sessions' chains (I12), one transaction for each session tree under its
- * root's lock, and counts the uses of grants. It decides nothing: the call has happened. What
- * cannot be recorded is counted.
+ * root's lock, and counts the uses of grants; calls of service accounts go to the tenant's chain. It decides nothing: the call
+ * has happened. What cannot be recorded is counted.
  */
 export async function reportCalls(
   ctx: Ctx,
@@ -75,21 +81,31 @@ export async function reportCalls(
 ): Promise<Reported> {
   const now = secondsNow(ctx.clock)
   const tenantId = caller.tenant.id
-  const { sessions, services } = await withTx(ctx.db, 'load_called', async (tx) => ({
-    sessions: await calledSessions(tx, { tenantId, ids: report.calls.map((c) => c.sessionId) }),
+  const { sessions, accounts, services } = await withTx(ctx.db, 'load_called', async (tx) => ({
+    sessions: await calledSessions(tx, {
+      tenantId,
+      ids: report.calls.flatMap((c) => c.sessionId ?? []),
+    }),
+    accounts: await accountsIn(tx, tenantId, report.calls),
     services: await servicesOf(
       tx,
       report.calls.flatMap((c) => c.permission ?? []),
     ),
   }))
   const rootOf = new Map<string, SessionId>(sessions.map((s) => [s.id, s.rootId]))
-  const trees = new Map<SessionId, ReportedCall[]>()
+  const trees = new Map<SessionId, SessionCall[]>()
+  const byServices: ServiceCall[] = []
   for (const call of report.calls) {
-    const root = rootOf.get(call.sessionId)
     const service = call.service ?? services.get(call.permission ?? '')
     const mine = service !== undefined && caller.services.includes(service)
     const inTime = call.at >= now - OLD_SECONDS_MAX && call.at <= now + AHEAD_SECONDS_MAX
-    if (root === undefined || !mine || !inTime) continue
+    if (!mine || !inTime) continue
+    if (call.serviceAccountId !== undefined) {
+      if (accounts.has(call.serviceAccountId)) byServices.push(call)
+      continue
+    }
+    const root = rootOf.get(call.sessionId)
+    if (root === undefined) continue
     const list = trees.get(root) ?? []
     list.push(call)
     trees.set(root, list)
@@ -99,15 +115,63 @@ export async function reportCalls(
     await recordTree(ctx, caller, { rootId, calls, key: report.key, now })
     recorded += callsIn(calls)
   }
+  if (byServices.length > 0) {
+    await recordServices(ctx, caller, { calls: byServices, key: report.key, now })
+    recorded += callsIn(byServices)
+  }
   const refused = callsIn(report.calls) - recorded
   await countOthers(ctx, caller, { report, refused, now })
   if (recorded > 0) ctx.notify.kick()
   return { recorded, refused, lost: report.lost }
 }
 
+/** Which of the service accounts that are named are the tenant's; most reports name none. */
+async function accountsIn(tx: Tx, tenantId: TenantId, calls: readonly ReportedCall[]) {
+  const ids = [...new Set(calls.flatMap((c) => c.serviceAccountId ?? []))]
+  return ids.length === 0 ? new Set<string>() : knownServiceAccounts(tx, { tenantId, ids })
+}
+
+const dataOf = (call: ReportedCall, caller: EnforcementCaller) => ({
+  permission: call.permission,
+  service: call.service,
+  resource: call.resource,
+  target: call.target,
+  calls: call.count,
+  grant_id: call.grantId,
+  reason: call.reason,
+  called_at: new Date(call.at * 1000).toISOString(),
+  enforcement_point: caller.id,
+})
+
+async function recordServices(
+  ctx: Ctx,
+  caller: EnforcementCaller,
+  of: {
+    readonly calls: readonly ServiceCall[]
+    readonly key: string | undefined
+    readonly now: number
+  },
+): Promise<void> {
+  const tenantId = caller.tenant.id
+  await withTx(ctx.db, 'report_service_calls', async (tx) => {
+    if (of.key !== undefined) {
+      const bodyHash = digestOf(of.calls)
+      const part = { key: `${of.key} services ${bodyHash}`, bodyHash }
+      if (!(await firstTime(tx, { tenantId, caller: caller.id, ...part, now: of.now }))) return
+    }
+    const journal = new Journal(ctx, tenantId)
+    for (const call of of.calls)
+      journal.tenant(call.outcome === 'allowed' ? 'call.allowed' : 'call.denied', {
+        service_account: call.serviceAccountId,
+        ...dataOf(call, caller),
+      })
+    await journal.write(tx)
+  })
+}
+
 type TreeCalls = {
   readonly rootId: SessionId
-  readonly calls: readonly ReportedCall[]
+  readonly calls: readonly SessionCall[]
   readonly key: string | undefined
   readonly now: number
 }
@@ -127,17 +191,8 @@ async function recordTree(ctx: Ctx, caller: EnforcementCaller, of: TreeCalls): P
     for (const call of of.calls) {
       const subject = subjects.get(call.sessionId)
       if (subject === undefined) continue
-      journal.session(subject, call.outcome === 'allowed' ? 'call.allowed' : 'call.denied', {
-        permission: call.permission,
-        service: call.service,
-        resource: call.resource,
-        target: call.target,
-        calls: call.count,
-        grant_id: call.grantId,
-        reason: call.reason,
-        called_at: new Date(call.at * 1000).toISOString(),
-        enforcement_point: caller.id,
-      })
+      const type = call.outcome === 'allowed' ? 'call.allowed' : 'call.denied'
+      journal.session(subject, type, dataOf(call, caller))
     }
     await countUses(tx, usesOf(of.calls))
     await journal.write(tx)
@@ -145,7 +200,7 @@ async function recordTree(ctx: Ctx, caller: EnforcementCaller, of: TreeCalls): P
 }
 
 /** One row a grant, since an update meets each row once. */
-function usesOf(calls: readonly ReportedCall[]): readonly GrantUse[] {
+function usesOf(calls: readonly SessionCall[]): readonly GrantUse[] {
   const uses = new Map<string, GrantUse>()
   for (const call of calls) {
     if (call.outcome !== 'allowed') continue

@@ -10,7 +10,8 @@ export type Reporter = {
   readonly services: readonly string[]
 }
 
-export type Call = Omit<ReportedCall, 'count' | 'at'>
+type Uncounted<Reported> = Reported extends unknown ? Omit<Reported, 'count' | 'at'> : never
+export type Call = Uncounted<ReportedCall>
 
 export type Calls = {
   /** Notes one call; never waits, never throws. */
@@ -128,7 +129,7 @@ export function createCalls(ctx: Ctx, onBug: (error: unknown) => void): Calls {
 
   return {
     add: (by, call) => {
-      const key = `${by.proxyId} ${call.sessionId} ${call.outcome} ${call.reason ?? ''} ${call.grantId ?? ''} ${call.target ?? ''}`
+      const key = `${by.proxyId} ${call.sessionId ?? call.serviceAccountId} ${call.outcome} ${call.reason ?? ''} ${call.grantId ?? ''} ${call.target ?? ''}`
       const same = open.get(key)
       if (same !== undefined) same.count++
       else if (open.size + waiting.length * BATCH_MAX >= DIFFERENT_MAX) lose(by, 1)

@@ -1,10 +1,19 @@
 import { hash } from 'node:crypto'
 import { AUTH_REASONS, type AuthReason, type ProxyFamily } from '../../schema/auth-decision.ts'
 import type { Ctx } from '../ports.ts'
+import {
+  type Answered,
+  type Asked,
+  allowHeaders,
+  denyHeaders,
+  type Found,
+  lineFacts,
+  record,
+} from './answers.ts'
 import type { Calls } from './calls.ts'
 import { type Asker, type Decided, decide } from './decide.ts'
 import type { Frequent } from './frequent.ts'
-import type { Read, TokenFacts, Tokens } from './identity.ts'
+import type { Read, ServiceFacts, TokenFacts, Tokens } from './identity.ts'
 import { type Lines, lineOf } from './lines.ts'
 import { normalPath } from './path.ts'
 import type { People, PersonFacts } from './people.ts'
@@ -18,31 +27,11 @@ import {
   type TenantProxy,
 } from './snapshot.ts'
 
-/** What a proxy asks, read from the one header family that the address names. Nothing in it is trusted yet. */
-export type Asked = {
-  readonly tenant: string
-  readonly family: ProxyFamily
-  readonly requestId: string
-  readonly traceId: string | null
-  readonly secret: string | undefined
-  /** A header that must come once came twice, or the address was not the one it seemed. */
-  readonly spoiled: 'HEADER_DUPLICATED' | 'PATH_HOSTILE' | null
-  readonly method: string | undefined
-  /** Path and query. */
-  readonly target: string | undefined
-  readonly authorization: string | undefined
-}
-
-export type Answered = {
-  readonly status: 200 | 401 | 403 | 404
-  readonly headers: Readonly<Record<string, string>>
-}
-
 export type CheckOn = {
   readonly ctx: Ctx
   /** Null until warm. */
   readonly snapshot: () => Snapshot | null
-  /** Whether what was taken back is known up to a minute ago. */
+  /** Whether what was taken back, and who asks for what, is known up to a minute ago. */
   readonly isFresh: () => boolean
   readonly routes: Frequent<Route | { readonly bad: AuthReason }>
   readonly tokens: Tokens
@@ -56,6 +45,8 @@ export type CheckOn = {
   readonly onBug: (error: unknown, requestId: string) => void
 }
 
+type ServiceDead = Extract<Asker, { readonly kind: 'service' }>['dead']
+
 /** Since the start. */
 export type Counted = {
   /** Decided by name, since the token had been read under an older registry. */
@@ -63,20 +54,6 @@ export type Counted = {
   readonly reasons: Record<AuthReason, number>
   readonly caches: Record<'token' | 'route' | 'person', { hit: number; miss: number }>
 }
-
-/** What has been found out about one request so far; its answer, its line and its record are made from it. */
-type Found = {
-  readonly began: number
-  tenant: GatewayTenant | null
-  proxy: TenantProxy | null
-  routeCache: 'hit' | 'miss' | 'none'
-  service: string | null
-  endpoint: EndpointFound
-  tokenCache: 'hit' | 'miss' | 'none'
-  facts: TokenFacts | null
-  person: PersonFacts | null
-}
-type EndpointFound = Extract<Route, { endpoint: unknown }>['endpoint'] | null
 
 const METHOD = /^[A-Z]{1,16}$/
 const SCHEME = 'bearer '
@@ -132,6 +109,8 @@ export function createCheck(on: CheckOn): (asked: Asked) => Answered | Promise<A
     found.tenant = snapshot.bySlug.get(asked.tenant) ?? null
     if (found.tenant === null) return ended('NO_SUCH_TENANT')
     if (asked.spoiled !== null) return ended(asked.spoiled)
+    // Before the proxy is known: its secret may have been replaced, and what was open may be so no more.
+    if (!on.isFresh()) return ended('FACTS_UNAVAILABLE')
     const { secret, method, target } = asked
     const { family } = asked
     const now = ctx.clock.now()
@@ -171,7 +150,19 @@ export function createCheck(on: CheckOn): (asked: Asked) => Answered | Promise<A
     return route
   }
 
-  function askerOf(facts: TokenFacts, person: PersonFacts | null): Asker | null {
+  /** The metadata says which version counts; the feed may have brought a newer one already. Any other is refused. */
+  function whyDead(tenant: GatewayTenant, of: ServiceFacts): ServiceDead {
+    const account = tenant.serviceAccounts.get(of.id)
+    if (account === undefined) return 'unknown'
+    if (!account.active) return 'disabled'
+    if (of.version !== Math.max(account.version, on.revocations.lowest(of.id))) return 'stale'
+    return on.revocations.isTenantFrozen(tenant.ref.id) ? 'frozen' : null
+  }
+
+  function askerOf(
+    tenant: GatewayTenant,
+    { facts, person }: { readonly facts: TokenFacts; readonly person: PersonFacts | null },
+  ): Asker | null {
     const expired = facts.expiresAt <= ctx.clock.now()
     const { audience } = facts
     if (facts.kind === 'agent_session')
@@ -182,6 +173,10 @@ export function createCheck(on: CheckOn): (asked: Asked) => Answered | Promise<A
         dead: on.revocations.whyDead(facts),
         held: facts.held,
       }
+    if (facts.kind === 'service') {
+      const { kind, held } = facts
+      return { kind, audience, expired, dead: whyDead(tenant, facts), held }
+    }
     if (person === null) return null
     return { kind: 'user', audience, expired, active: person.active, held: person.held }
   }
@@ -189,7 +184,7 @@ export function createCheck(on: CheckOn): (asked: Asked) => Answered | Promise<A
   function judge(snapshot: Snapshot, found: Found): Decided {
     const { endpoint, facts, tenant, person } = found
     if (endpoint === null || facts === null || tenant === null) return ended('INTERNAL_ERROR')
-    const asker = askerOf(facts, person)
+    const asker = askerOf(tenant, { facts, person })
     if (asker === null) return ended('USER_UNKNOWN')
     const resources = tenant.resources.get(endpoint.service) ?? []
     const { registryVersion } = snapshot
@@ -225,7 +220,6 @@ export function createCheck(on: CheckOn): (asked: Asked) => Answered | Promise<A
     if (asked.authorization === undefined) return ended('MISSING_TOKEN')
     const token = tokenIn(asked.authorization)
     if (token === null) return ended('AUTHORIZATION_MALFORMED')
-    if (!on.isFresh()) return ended('FACTS_UNAVAILABLE')
     const resources = tenant.resources.get(endpoint.service) ?? []
     const read = on.tokens.read({ snapshot, tenant }, { token, resources })
     return read instanceof Promise
@@ -268,125 +262,4 @@ export function createCheck(on: CheckOn): (asked: Asked) => Answered | Promise<A
       ? end.then((one) => finish(asked, found, one), broken)
       : finish(asked, found, end)
   }
-}
-
-/** Who it is, as headers and the line name them. */
-function identityOf({ facts, person }: Found) {
-  if (facts?.kind === 'agent_session')
-    return {
-      type: facts.kind,
-      ...{ id: facts.sid, session: facts.sid, root: facts.rootSid },
-      ...{ agent: facts.agentId, user: facts.userId },
-    }
-  const id = facts === null ? null : (person?.id ?? null)
-  const type = facts === null ? null : ('user' as const)
-  return { type, id, session: null, root: null, agent: null, user: id }
-}
-
-function lineFacts(
-  ctx: Ctx,
-  asked: Asked,
-  found: Found,
-  of: { readonly end: Decided; readonly status: Answered['status'] },
-) {
-  const who = identityOf(found)
-  const { end, status } = of
-  const grant =
-    found.facts?.kind === 'agent_session' && end.permission !== null
-      ? found.facts.grantOf.get(end.permission)
-      : undefined
-  return {
-    at: ctx.clock.now(),
-    request_id: asked.requestId,
-    trace_id: asked.traceId,
-    tenant: asked.tenant,
-    tenant_id: found.tenant?.ref.id ?? null,
-    proxy_id: found.proxy?.id ?? null,
-    family: asked.family,
-    method: asked.method ?? null,
-    path: asked.target?.split('?', 1)[0]?.slice(0, PATH_SHOWN_MAX) ?? null,
-    service: found.service,
-    endpoint: found.endpoint?.pattern ?? null,
-    endpoint_access: found.endpoint?.access ?? null,
-    identity_type: who.type,
-    identity_id: who.id,
-    session_id: who.session,
-    root_session_id: who.root,
-    agent_id: who.agent,
-    user_id: who.user,
-    permission: end.permission,
-    grant_id: grant ?? null,
-    decision: status === 200 ? ('allow' as const) : ('deny' as const),
-    decision_reason: end.reason,
-    status,
-    token_cache: found.tokenCache,
-    route_cache: found.routeCache,
-    checked_by: end.by,
-    micros: Math.round((performance.now() - found.began) * 1000),
-  }
-}
-
-const PATH_SHOWN_MAX = 1024
-const TARGET_LENGTH_MAX = 256
-
-/**
- * All of them, always: a proxy that only overwrites what it is given would else let a client's own through. Empty where there
- * is nothing to say.
- */
-function allowHeaders(asked: Asked, found: Found): Record<string, string> {
-  const who = identityOf(found)
-  return {
-    'content-length': '0',
-    'cache-control': 'no-store',
-    'x-identity-type': who.type ?? '',
-    'x-identity-id': who.id ?? '',
-    'x-session-id': who.session ?? '',
-    'x-agent-id': who.agent ?? '',
-    'x-on-behalf-of': who.session === null ? '' : (who.user ?? ''),
-    'x-tenant-id': found.tenant?.ref.id ?? '',
-    'x-request-id': asked.requestId,
-  }
-}
-
-/** RFC 6750 section 3: no error code where no token came. */
-function denyHeaders(
-  asked: Asked,
-  end: Decided,
-  status: Answered['status'],
-): Record<string, string> {
-  const { reason, permission } = end
-  const error = reason === 'MISSING_TOKEN' ? '' : ', error="invalid_token"'
-  const scope = permission === null ? '' : `, scope="${permission}"`
-  return {
-    'content-length': '0',
-    'cache-control': 'no-store',
-    'x-auth-error-code': reason,
-    'x-request-id': asked.requestId,
-    ...(status === 401 ? { 'www-authenticate': `Bearer realm="lend"${error}` } : {}),
-    ...(reason === 'PERMISSION_MISSING'
-      ? { 'www-authenticate': `Bearer realm="lend", error="insufficient_scope"${scope}` }
-      : {}),
-  }
-}
-
-/** A session's calls go to its chain (I12), allowed or not; a refusal that names no session has none to go to. */
-function record(calls: Calls, asked: Asked, found: Found, end: Decided): void {
-  const { facts, tenant, proxy, endpoint } = found
-  if (facts?.kind !== 'agent_session' || tenant === null || proxy === null || endpoint === null)
-    return
-  const allowed = AUTH_REASONS[end.reason].status === 200
-  const path = asked.target?.split('?', 1)[0] ?? ''
-  calls.add(
-    { tenant: tenant.ref, proxyId: proxy.id, services: proxy.mounts.map((m) => m.service) },
-    {
-      sessionId: facts.sid,
-      service: endpoint.service,
-      outcome: allowed ? 'allowed' : 'denied',
-      target: `${asked.method} ${path}`.slice(0, TARGET_LENGTH_MAX),
-      ...(end.permission === null ? {} : { permission: end.permission }),
-      ...(allowed
-        ? { grantId: facts.grantOf.get(end.permission ?? '') }
-        : { reason: end.reason.toLowerCase() }),
-    },
-  )
 }

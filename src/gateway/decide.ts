@@ -14,6 +14,14 @@ export type Asker =
       readonly held: Held
     }
   | {
+      readonly kind: 'service'
+      readonly audience: string
+      /** What stands against it now. */
+      readonly dead: 'unknown' | 'disabled' | 'stale' | 'frozen' | null
+      readonly expired: boolean
+      readonly held: Held
+    }
+  | {
       readonly kind: 'user'
       readonly audience: string
       readonly active: boolean
@@ -35,11 +43,20 @@ const DEAD: Readonly<Record<Dead, AuthReason>> = {
   frozen: 'SESSION_FROZEN',
 }
 
+const SERVICE_DEAD = {
+  unknown: 'SERVICE_UNKNOWN',
+  disabled: 'SERVICE_DISABLED',
+  stale: 'SERVICE_VERSION_STALE',
+  frozen: 'SERVICE_FROZEN',
+} as const satisfies Record<string, AuthReason>
+
 function standing(asker: Asker): AuthReason | null {
   if (asker.expired) return 'TOKEN_EXPIRED'
   switch (asker.kind) {
     case 'agent_session':
       return asker.dead === null ? null : DEAD[asker.dead]
+    case 'service':
+      return asker.dead === null ? null : SERVICE_DEAD[asker.dead]
     case 'user':
       return asker.active ? null : 'USER_DISABLED'
   }

@@ -6,10 +6,12 @@ import {
   feedTip,
   GATEWAY_CHANGED,
   isTrimmedPast,
+  type NarrowedRow,
   PERSON_CHANGED,
   readEnforced,
   readFrozen,
   readNarrowed,
+  SERVICE_NARROWED,
   SESSION_NARROWED,
 } from '../db/gateway.ts'
 import { withRead } from '../db/tx.ts'
@@ -58,18 +60,27 @@ export function createFollower(of: FollowOf): Follower {
       withRead(ctx.db, 'gateway_frozen', readFrozen),
     ])
     const now = ctx.clock.now() / 1000
-    for (const row of narrowed) revocations.narrowed(row, now)
+    for (const row of narrowed) narrow(row, now)
     revocations.frozen(frozen)
     of.onResync()
     ahead = new Set()
     return tip
   }
 
+  function narrow(row: NarrowedRow, now: number): void {
+    // Unlike a session's, a service account's end is not final: that it is disabled is in the metadata.
+    const active = row.active || row.topic === SERVICE_NARROWED
+    revocations.narrowed({ ...row, active }, now)
+  }
+
   function act(row: EnforcedRow, seen: { frozen: boolean; metadata: boolean }): void {
-    if (row.topic === SESSION_NARROWED && row.sid !== null && row.version !== null) {
-      const narrowed = { sid: row.sid, version: row.version, active: row.active === true }
-      revocations.narrowed(narrowed, ctx.clock.now() / 1000)
-    }
+    const { topic, sid, version } = row
+    if (
+      (topic === SESSION_NARROWED || topic === SERVICE_NARROWED) &&
+      sid !== null &&
+      version !== null
+    )
+      narrow({ topic, sid, version, active: row.active === true }, ctx.clock.now() / 1000)
     if (row.topic === FROZEN_CHANGED) seen.frozen = true
     if (row.topic === GATEWAY_CHANGED) seen.metadata = true
     if (row.topic === PERSON_CHANGED) of.onPerson(row.tenantId, row.userId)

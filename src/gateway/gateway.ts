@@ -6,8 +6,9 @@ import { startPeriodic } from '../flows/periodic.ts'
 import type { UserTokenVerifier } from '../identity/login.ts'
 import type { Ctx } from '../ports.ts'
 import type { KeyStore } from '../tokens/keys.ts'
+import type { Answered, Asked } from './answers.ts'
 import { createCalls } from './calls.ts'
-import { type Answered, type Asked, type CheckOn, type Counted, createCheck } from './check.ts'
+import { type CheckOn, type Counted, createCheck } from './check.ts'
 import { createFollower } from './follow.ts'
 import { createFrequent } from './frequent.ts'
 import { createTokens } from './identity.ts'
@@ -16,7 +17,7 @@ import { createPeople } from './people.ts'
 import { createRevocations } from './revocations.ts'
 import { type Snapshot, snapshotOf } from './snapshot.ts'
 
-export type { Answered, Asked } from './check.ts'
+export type { Answered, Asked } from './answers.ts'
 
 const REASONS = Object.keys(AUTH_REASONS) as AuthReason[]
 const ROUTES_MAX = 10_000
@@ -28,7 +29,10 @@ const KICK_GAP_MILLIS = 5
 const REFRESH_DEBOUNCE_MILLIS = 200
 /** The safety net; also how long a key that was dropped may still verify. */
 const REFRESH_EVERY_MILLIS = 15_000
-/** Without news for so long, this instance no longer knows what was taken back, and allows nothing (I19). */
+/**
+ * Without news for so long, this instance no longer knows what was taken back, nor which proxies, secrets and endpoints still
+ * are what they were: it allows nothing, what is open included (I19).
+ */
 export const STALE_MILLIS_MAX = 60_000
 
 export type Gateway = {
@@ -87,6 +91,7 @@ function outage(on: GatewayOn, what: string) {
       if (failing) on.note(`${what} works again`, {})
       failing = false
     },
+    isOn: (): boolean => failing,
   }
 }
 
@@ -94,12 +99,22 @@ function outage(on: GatewayOn, what: string) {
 function createMetadata(on: GatewayOn, onNew: () => void) {
   const state = outage(on, 'reading the gateway’s metadata')
   let snapshot: Snapshot | null = null
+  let readAt: number | null = null
   let debounce: NodeJS.Timeout | undefined
+  let begun = 0
+  let kept = 0
   const refresh = async (): Promise<void> => {
+    const turn = ++begun
+    const began = on.ctx.clock.now()
     try {
       const rows = await withTx(on.ctx.db, 'read_gateway', readGateway)
-      snapshot = snapshotOf(rows)
-      onNew()
+      // Of two at once, the one that began later has seen more, whichever is answered first.
+      if (turn > kept) {
+        kept = turn
+        snapshot = snapshotOf(rows)
+        readAt = began
+        onNew()
+      }
       state.worked()
     } catch (error) {
       state.failed(error)
@@ -107,6 +122,9 @@ function createMetadata(on: GatewayOn, onNew: () => void) {
   }
   return {
     current: () => snapshot,
+    /** When what is in use was read, in milliseconds; null before the first time. */
+    readAt: () => readAt,
+    isFailing: state.isOn,
     refresh,
     soon: (): void => {
       debounce ??= setTimeout(() => {
@@ -148,14 +166,15 @@ export function startGateway(on: GatewayOn): Gateway {
       person: { hit: 0, miss: 0 },
     },
   }
-  const isFresh = (): boolean => {
-    const at = follower.freshAt()
-    return at !== null && ctx.clock.now() - at < STALE_MILLIS_MAX
-  }
+  const isRecent = (at: number | null): boolean =>
+    at !== null && ctx.clock.now() - at < STALE_MILLIS_MAX
+  const isFresh = (): boolean => isRecent(follower.freshAt()) && isRecent(metadata.readAt())
   const follow = async (): Promise<void> => {
     try {
       await follower.catchUp()
       following.worked()
+      // The database answers again: what it could not say before need not wait for the safety net.
+      if (metadata.isFailing() || !isRecent(metadata.readAt())) metadata.soon()
     } catch (error) {
       following.failed(error)
     }

@@ -1,11 +1,18 @@
 import { hash } from 'node:crypto'
 import type { Act, AuthorizationDetail, SessionClaims } from '../core/claims.ts'
-import type { TenantId } from '../core/vocabulary.ts'
+import type { ServiceClaims } from '../core/service-claims.ts'
+import type { ServiceAccountId, TenantId } from '../core/vocabulary.ts'
 import type { Provider, UserTokenVerifier } from '../identity/login.ts'
 import { type Ctx, issuerOf } from '../ports.ts'
 import { compactParts, jsonObject } from '../tokens/compact.ts'
 import type { KeyStore } from '../tokens/keys.ts'
-import { looksLikeLendToken, verifySessionToken } from '../tokens/verify.ts'
+import {
+  looksLikeLendToken,
+  looksLikeServiceToken,
+  type VerifyInput,
+  verifyServiceToken,
+  verifySessionToken,
+} from '../tokens/verify.ts'
 import type { Bits } from './bits.ts'
 import { createFrequent } from './frequent.ts'
 import type { Revocable } from './revocations.ts'
@@ -40,7 +47,17 @@ export type UserFacts = {
   readonly expiresAt: number
 }
 
-export type TokenFacts = SessionFacts | UserFacts
+export type ServiceFacts = {
+  readonly kind: 'service'
+  readonly id: ServiceAccountId
+  readonly version: number
+  readonly audience: string
+  readonly kid: string
+  readonly held: Held
+  readonly expiresAt: number
+}
+
+export type TokenFacts = SessionFacts | UserFacts | ServiceFacts
 export type Unverified = 'invalid' | 'tenant_mismatch' | 'unavailable'
 export type Read = { readonly facts: TokenFacts | Unverified; readonly cached: boolean }
 
@@ -98,6 +115,22 @@ function sessionFacts(
   }
 }
 
+function serviceFacts(
+  snapshot: Snapshot,
+  { claims, kid }: { readonly claims: ServiceClaims; readonly kid: string },
+): ServiceFacts {
+  const permissions = claims.authorization_details.map((detail) => detail.permission)
+  return {
+    kind: 'service',
+    id: claims.sub,
+    version: claims.service_version,
+    audience: claims.aud,
+    kid,
+    held: heldOf(snapshot, permissions),
+    expiresAt: claims.exp * 1000,
+  }
+}
+
 export type Tokens = {
   /** What the token says, if it is one of this tenant's for the service. Reads nothing but memory when it was seen lately. */
   readonly read: (
@@ -120,33 +153,40 @@ export function createTokens(on: {
   const kept = createFrequent<Kept>(FACTS_MAX)
   const { ctx } = on
 
-  async function sessionToken(
+  /** A token that Lend itself has issued: a session's, or a service account's. */
+  async function ownToken(
     { snapshot, tenant }: { readonly snapshot: Snapshot; readonly tenant: GatewayTenant },
     token: string,
-  ): Promise<SessionFacts | Unverified> {
-    const read = await verifySessionToken(
-      {
-        // Keys of a rotation that is younger than the snapshot are asked for; the others are in it.
-        verifierKeys: async (tenantId, kid) =>
-          kid !== undefined && tenant.keys.has(kid)
-            ? tenant.keys
-            : on.keys.verifierKeys(tenantId, kid),
-      },
-      {
-        token,
-        tenant: tenant.ref,
-        issuer: issuerOf(ctx, tenant.ref.slug),
-        // Which of them is right depends on the service, and is asked with each request.
-        audience: tenant.everyResource,
-        now: ctx.clock.now() / 1000,
-      },
-    )
-    if (read.ok)
-      return sessionFacts(snapshot, tenant.ref.id, {
-        claims: read.value.claims,
-        kid: read.value.header.kid,
-      })
-    const other = isOtherTenants(token, ctx.publicUrl, issuerOf(ctx, tenant.ref.slug))
+  ): Promise<SessionFacts | ServiceFacts | Unverified> {
+    const keys: Pick<KeyStore, 'verifierKeys'> = {
+      // Keys of a rotation that is younger than the snapshot are asked for; the others are in it.
+      verifierKeys: async (tenantId, kid) =>
+        kid !== undefined && tenant.keys.has(kid)
+          ? tenant.keys
+          : on.keys.verifierKeys(tenantId, kid),
+    }
+    const input: VerifyInput = {
+      token,
+      tenant: tenant.ref,
+      issuer: issuerOf(ctx, tenant.ref.slug),
+      // Which of them is right depends on the service, and is asked with each request.
+      audience: tenant.everyResource,
+      now: ctx.clock.now() / 1000,
+    }
+    if (looksLikeServiceToken(token)) {
+      const read = await verifyServiceToken(keys, input)
+      if (read.ok) {
+        const { claims, header } = read.value
+        return serviceFacts(snapshot, { claims, kid: header.kid })
+      }
+    } else {
+      const read = await verifySessionToken(keys, input)
+      if (read.ok) {
+        const { claims, header } = read.value
+        return sessionFacts(snapshot, tenant.ref.id, { claims, kid: header.kid })
+      }
+    }
+    const other = isOtherTenants(token, ctx.publicUrl, input.issuer)
     return other ? 'tenant_mismatch' : 'invalid'
   }
 
@@ -177,7 +217,7 @@ export function createTokens(on: {
   ): Promise<TokenFacts | Unverified> {
     try {
       return looksLikeLendToken(of.token, ctx.publicUrl)
-        ? await sessionToken(where, of.token)
+        ? await ownToken(where, of.token)
         : await userToken(where.tenant, of)
     } catch {
       // I19: keys that cannot be read verify nothing.

@@ -28,12 +28,15 @@ export type Dead = 'over' | 'stale' | 'frozen'
  * narrowings. All of it is facts; asked anew for each request, never cached with a token.
  */
 export type Revocations = {
-  readonly narrowed: (row: NarrowedRow, now: number) => void
+  readonly narrowed: (row: Omit<NarrowedRow, 'topic'>, now: number) => void
   /** All that is frozen now; what is not listed is not. */
   readonly frozen: (rows: readonly FrozenRow[]) => void
   /** `now` in seconds. */
   readonly forget: (now: number) => void
   readonly whyDead: (of: Revocable) => Dead | null
+  /** The lowest version of a session or service account that is still good, as far as was heard; 0: nothing was. */
+  readonly lowest: (id: string) => number
+  readonly isTenantFrozen: (tenantId: TenantId) => boolean
   readonly size: () => number
 }
 
@@ -69,6 +72,8 @@ export function createRevocations(): Revocations {
       if (of.version < least) return 'stale'
       return frozen.size > 0 && isFrozen(of) ? 'frozen' : null
     },
+    lowest: (id) => lowest.get(id)?.version ?? 0,
+    isTenantFrozen: (tenantId) => frozen.has(keyOf(tenantId, 'tenant', tenantId)),
     size: () => lowest.size,
   }
 }

@@ -40,7 +40,12 @@ export type GatewayTenant = {
   readonly everyResource: readonly string[]
   readonly keys: ReadonlyMap<string, VerifierKey>
   readonly providers: readonly Provider[]
+  /** By id, disabled ones too. Whoever is not here is nobody. */
+  readonly serviceAccounts: ReadonlyMap<string, ServiceAccount>
 }
+
+/** Its tokens of exactly this version count, while it is active. */
+export type ServiceAccount = { readonly active: boolean; readonly version: number }
 
 /** All that a decision needs and that does not depend on who asks. Never changed: a refresh makes a new one. */
 export type Snapshot = {
@@ -120,6 +125,9 @@ function tenantOf(rows: GatewayRows, ref: TenantRef): GatewayTenant {
       ]),
     ),
     providers: mine(rows.providers),
+    serviceAccounts: new Map(
+      mine(rows.serviceAccounts).map(({ id, active, version }) => [id, { active, version }]),
+    ),
   }
 }
 

@@ -17,6 +17,7 @@ import { browserUserFrom } from './browser/sign-in.ts'
 import { doorOf } from './doors.ts'
 import { enforceRoutes } from './enforce.ts'
 import { enforceDataRoutes } from './enforce-data.ts'
+import { enforceRevocationsRoutes } from './enforce-revocations.ts'
 import { forwardAuthRoutes } from './forward-auth.ts'
 import { resourceMetadata, serverMetadata, toolGatewayMetadata } from './metadata.ts'
 import {
@@ -165,6 +166,7 @@ export function createApp(deps: AppDeps): Hono<Env> {
   })
   app.route('/', people)
   app.route('/', enforceRoutes({ ctx: deps.ctx, findTenant: find, onBug: deps.onBug }))
+  app.route('/', enforceRevocationsRoutes({ ctx: deps.ctx, findTenant: find, onBug: deps.onBug }))
   app.route('/', authzenRoutes({ ...deps, findTenant: find }))
   app.route('/', enforceDataRoutes({ ...deps, findTenant: find }))
   for (const path of [

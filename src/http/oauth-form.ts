@@ -105,3 +105,25 @@ function statusOf(fault: Fault): number {
       return 400
   }
 }
+
+/** A parameter without a value counts as omitted (RFC 6749 section 3.2). */
+export const param = (form: URLSearchParams, name: string): string | undefined => {
+  const value = form.get(name)
+  return value === null || value === '' ? undefined : value
+}
+
+export const malformed = (path: string, message: string) =>
+  fail('request_malformed', { errors: [{ path, message }] })
+
+/** RFC 8707: an absolute URI without a fragment; one audience a token. */
+export function resourceOf(form: URLSearchParams): Result<string | undefined> {
+  if (param(form, 'audience') !== undefined)
+    return fail('target_invalid', { detail: 'Name the resource server by resource, not audience.' })
+  // A parameter without a value counts as omitted (RFC 6749 section 3.2).
+  const all = form.getAll('resource').filter((value) => value !== '')
+  if (all.length > 1)
+    return fail('target_invalid', { detail: 'One audience a token: send one resource.' })
+  const [resource] = all
+  if (resource === undefined) return ok(undefined)
+  return URL.canParse(resource) && !resource.includes('#') ? ok(resource) : fail('target_invalid')
+}

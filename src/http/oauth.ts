@@ -1,7 +1,6 @@
 import type { AgentCaller, AppCaller, EnforcementCaller, TenantRef } from '../callers.ts'
 import type { SessionClaims } from '../core/claims.ts'
 import { TASK_LENGTH_MAX } from '../core/limits.ts'
-import { withRead } from '../db/tx.ts'
 import { fail, ok, type Result } from '../fault.ts'
 import { claimSubagent, exchangeForAudience, refreshToken } from '../flows/exchange-token.ts'
 import { introspect, revokeToken, sessionStands } from '../flows/introspect.ts'
@@ -12,9 +11,10 @@ import { subjectFrom } from '../identity/people.ts'
 import { type Ctx, issuerOf, mcpUrlOf } from '../ports.ts'
 import { authenticateClient, type ClientIdentity, type Trusts } from '../tokens/client-auth.ts'
 import type { KeyStore } from '../tokens/keys.ts'
-import { signSessionToken } from '../tokens/sign.ts'
-import { looksLikeLendToken, verifySessionToken } from '../tokens/verify.ts'
-import { oauthFault, oauthJson, readForm } from './oauth-form.ts'
+import { signToken } from '../tokens/sign.ts'
+import { looksLikeLendToken, looksLikeServiceToken, verifySessionToken } from '../tokens/verify.ts'
+import { malformed, oauthFault, oauthJson, param, readForm, resourceOf } from './oauth-form.ts'
+import { introspectServiceToken, resourcesOf, serviceToken } from './oauth-service.ts'
 
 export type OAuthDeps = {
   readonly ctx: Ctx
@@ -27,34 +27,23 @@ const ACCESS_TOKEN = `${TOKEN_TYPE}access_token`
 export const TOKEN_EXCHANGE = 'urn:ietf:params:oauth:grant-type:token-exchange'
 
 type App = AppCaller & { readonly trusts: Trusts }
-type Grant = (deps: OAuthDeps, app: App, form: URLSearchParams) => Promise<Result<Issued>>
+type AgentGrant = (deps: OAuthDeps, app: App, form: URLSearchParams) => Promise<Result<Issued>>
+/** Answers with the members of the token response (RFC 6749 section 5.1). */
+type Grant = (
+  deps: OAuthDeps,
+  of: {
+    readonly tenant: TenantRef
+    readonly client: ClientIdentity
+    readonly form: URLSearchParams
+  },
+) => Promise<Result<object>>
 
-/** Every grant type in one table; metadata is made from its keys. */
+/** Every grant type in one table, each for one kind of client; metadata is made from its keys. */
 export const GRANTS = new Map<string, Grant>([
-  [TOKEN_EXCHANGE, exchange],
-  ['refresh_token', reissue],
+  [TOKEN_EXCHANGE, forAgents(exchange)],
+  ['refresh_token', forAgents(reissue)],
+  ['client_credentials', serviceToken],
 ])
-
-const param = (form: URLSearchParams, name: string): string | undefined => {
-  const value = form.get(name)
-  return value === null || value === '' ? undefined : value
-}
-
-const malformed = (path: string, message: string) =>
-  fail('request_malformed', { errors: [{ path, message }] })
-
-/** RFC 8707: an absolute URI without a fragment; one audience a token. */
-function resourceOf(form: URLSearchParams): Result<string | undefined> {
-  if (param(form, 'audience') !== undefined)
-    return fail('target_invalid', { detail: 'Name the resource server by resource, not audience.' })
-  // A parameter without a value counts as omitted (RFC 6749 section 3.2).
-  const all = form.getAll('resource').filter((value) => value !== '')
-  if (all.length > 1)
-    return fail('target_invalid', { detail: 'One audience a token: send one resource.' })
-  const [resource] = all
-  if (resource === undefined) return ok(undefined)
-  return URL.canParse(resource) && !resource.includes('#') ? ok(resource) : fail('target_invalid')
-}
 
 function taskOf(form: URLSearchParams): Result<string | undefined> {
   const task = param(form, 'task')
@@ -151,15 +140,24 @@ async function reissue(
   return refreshToken(deps.ctx, app, { refreshToken: token, resource: resource.value })
 }
 
+function forAgents(grant: AgentGrant): Grant {
+  return async (deps, { tenant, client, form }) => {
+    const app = appOf(tenant, client)
+    if (!app.ok) return app
+    const issued = await grant(deps, app.value, form)
+    return issued.ok ? ok(await answer(deps, tenant, issued.value, grant === exchange)) : issued
+  }
+}
+
 async function answer(
   deps: OAuthDeps,
   tenant: TenantRef,
   issued: Issued,
   exchanged: boolean,
-): Promise<Response> {
+): Promise<object> {
   const { claims } = issued
-  const token = await signSessionToken(deps.keys, { tenantId: tenant.id, claims })
-  return oauthJson({
+  const token = await signToken(deps.keys, { tenantId: tenant.id, claims })
+  return {
     access_token: token,
     ...(exchanged ? { issued_token_type: ACCESS_TOKEN } : {}),
     token_type: 'Bearer',
@@ -169,7 +167,7 @@ async function answer(
     ...(claims.scope === undefined ? {} : { scope: claims.scope }),
     // RFC 9396 section 7: what was granted is said, also when it is nothing.
     authorization_details: claims.authorization_details,
-  })
+  }
 }
 
 type Client = {
@@ -208,15 +206,13 @@ async function issueFor(
   deps: OAuthDeps,
   tenant: TenantRef,
   { form, client }: Client,
-): Promise<Result<{ readonly issued: Issued; readonly type: string }>> {
+): Promise<Result<{ readonly body: object; readonly type: string }>> {
   const type = param(form, 'grant_type')
   const grant = GRANTS.get(type ?? '')
   if (type === undefined) return malformed('grant_type', 'is required')
   if (grant === undefined) return fail('unsupported_grant_type')
-  const app = appOf(tenant, client)
-  if (!app.ok) return app
-  const issued = await grant(deps, app.value, form)
-  return issued.ok ? ok({ issued: issued.value, type }) : issued
+  const issued = await grant(deps, { tenant, client, form })
+  return issued.ok ? ok({ body: issued.value, type }) : issued
 }
 
 /** `POST /t/{tenant}/oauth/token` (RFC 6749 section 3.2, RFC 8693). */
@@ -232,11 +228,10 @@ export async function tokenEndpoint(
     observe?.tokenRefused(done.fault.code)
     return oauthFault(done.fault, !read.ok && read.basic)
   }
-  const { issued, type } = done.value
+  const { body, type } = done.value
   notify.kick()
-  const answered = await answer(deps, tenant, issued, type === TOKEN_EXCHANGE)
   observe?.tokenIssued(type === TOKEN_EXCHANGE ? 'token_exchange' : type)
-  return answered
+  return oauthJson(body)
 }
 
 /** The claims of a session token of the tenant for any audience that Lend or one of its resource servers answers for, or null. */
@@ -259,26 +254,6 @@ export async function claimsOfAny(
   return verified.ok ? verified.value.claims : null
 }
 
-async function resourcesOf(
-  ctx: Ctx,
-  tenant: TenantRef,
-  services?: readonly string[],
-): Promise<readonly string[]> {
-  const rows = await withRead(
-    ctx.db,
-    'load_resources',
-    (tx) =>
-      tx.sql<{ resource: string }>`
-      select resource from resource_server where tenant_id = ${tenant.id}
-          and (${services === undefined}::boolean or services && ${services ?? []}::text[])
-      union all
-      select ${issuerOf(ctx, tenant.slug)} || '/tools/' || name || '/mcp' from tool_server
-        where tenant_id = ${tenant.id}
-          and (${services === undefined}::boolean or name = any(${services ?? []}::text[]))`,
-  )
-  return rows.map((r) => r.resource)
-}
-
 /** `POST /t/{tenant}/oauth/introspect` (RFC 7662): for the tenant's enforcement points; live. */
 export async function introspectEndpoint(
   deps: OAuthDeps,
@@ -299,14 +274,15 @@ export async function introspectEndpoint(
     )
   const token = param(form, 'token')
   if (token === undefined) return oauthFault(malformed('token', 'is required').fault)
-  const claims = await claimsOfAny(deps, tenant, token, client.services)
-  if (claims === null) return oauthJson({ active: false })
   const caller: EnforcementCaller = {
     as: 'enforcement',
     tenant,
     id: client.id,
     services: client.services,
   }
+  if (looksLikeServiceToken(token)) return introspectServiceToken(deps, caller, token)
+  const claims = await claimsOfAny(deps, tenant, token, client.services)
+  if (claims === null) return oauthJson({ active: false })
   const live = await introspect(deps.ctx, caller, claims)
   return oauthJson(live.active ? { ...live, token_type: 'Bearer' } : live)
 }

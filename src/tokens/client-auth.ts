@@ -3,7 +3,7 @@ import { compactVerify, type JWK } from 'jose'
 import type { TenantRef } from '../callers.ts'
 import { unreachable } from '../core/assert.ts'
 import { ASSERTION_LIFE_SECONDS_MAX } from '../core/limits.ts'
-import type { AgentId } from '../core/vocabulary.ts'
+import type { AgentId, ServiceAccountId } from '../core/vocabulary.ts'
 import { type Db, type Tx, withRead, withTx } from '../db/tx.ts'
 import { type Failed, fail, ok, type Result } from '../fault.ts'
 import type { Provider } from '../identity/login.ts'
@@ -20,7 +20,7 @@ import { compactParts, type JsonObject, jsonObject } from './compact.ts'
 
 export { checkRegisteredJwks }
 
-/** Who authenticated. A disabled agent is told apart here and refused by the flow, which holds the lock. */
+/** Who authenticated. A disabled agent or service account is refused by the flow, which holds the lock. */
 export type ClientIdentity =
   | {
       readonly kind: 'agent'
@@ -34,6 +34,12 @@ export type ClientIdentity =
       readonly services: readonly string[]
       /** May ask what a person themselves may do. */
       readonly asksAboutUsers?: boolean
+    }
+  | {
+      readonly kind: 'service_account'
+      readonly id: ServiceAccountId
+      /** Raised when a credential is replaced, so that the issue can tell that this one was. */
+      readonly version: number
     }
   | {
       /** Publishes one service's part of the catalog, and does nothing else. */
@@ -56,7 +62,7 @@ const SKEW_SECONDS = 30
 const JTI_LENGTH_MAX = 255
 const SECRET_LENGTH_MAX = 512
 const BASIC_LENGTH_MAX = 4096
-const CLIENT_ID = /^(?:agt|epc|scl)_[A-Za-z0-9_-]{1,64}$/
+const CLIENT_ID = /^(?:agt|epc|svc|scl)_[A-Za-z0-9_-]{1,64}$/
 const UNSTORABLE = /\p{Cc}|\p{Cs}/u
 
 /** How a secret is kept: SHA-256 in hex. Enough for 256 random bits, which no dictionary holds. */
@@ -151,7 +157,7 @@ async function clientById(
   const { id, now } = of
   const rows = await tx.sql<ClientRow>`
     select 'agent' as kind, id, status, null::text[] as services, false as "asksAboutUsers", secret_hash,
-        null::text as previous_hash, jwks,
+        null::text as previous_hash, 0 as version, jwks,
         json_build_object('appClients', app_clients, 'providers', (
           select coalesce(json_agg(json_build_object('id', p.id, 'issuer', p.issuer, 'audience', p.audience,
             'firstPartyClients', p.first_party_clients, 'createsUsers', p.creates_users,
@@ -160,10 +166,14 @@ async function clientById(
       from agent where tenant_id = ${tenant.id} and id = ${id}
     union all
     select 'enforcement_point', id, null, services, asks_about_users, secret_hash,
-        case when previous_secret_until > to_timestamp(${now}::float8) then previous_secret_hash end, null, null
+        case when previous_secret_until > to_timestamp(${now}::float8) then previous_secret_hash end, 0, null, null
       from enforcement_point where tenant_id = ${tenant.id} and id = ${id} and status = 'active'
     union all
-    select 'service_client', id, status, array[service_id], false, secret_hash, null, jwks, null
+    select 'service_account', id, null, null, false, secret_hash,
+        case when previous_secret_until > to_timestamp(${now}::float8) then previous_secret_hash end, version, jwks, null
+      from service_account where tenant_id = ${tenant.id} and id = ${id}
+    union all
+    select 'service_client', id, status, array[service_id], false, secret_hash, null, 0, jwks, null
       from service_client where tenant_id = ${tenant.id} and id = ${id} and status = 'active'`
   return rows[0]
 }
@@ -206,6 +216,8 @@ function identityOf(client: ClientRow): ClientIdentity {
   switch (client.kind) {
     case 'agent':
       return { kind: client.kind, id: client.id, status: client.status, trusts: client.trusts }
+    case 'service_account':
+      return { kind: client.kind, id: client.id, version: client.version }
     case 'service_client':
       return { kind: client.kind, id: client.id, services: client.services }
     case 'enforcement_point':

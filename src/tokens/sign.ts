@@ -2,6 +2,7 @@ import { sign } from 'node:crypto'
 import { assert } from '../core/assert.ts'
 import type { SessionClaims } from '../core/claims.ts'
 import { TOKEN_LIFE_SECONDS_MAX } from '../core/limits.ts'
+import type { ServiceClaims } from '../core/service-claims.ts'
 import type { TenantId } from '../core/vocabulary.ts'
 import { TOKEN_LENGTH_MAX } from './compact.ts'
 import type { KeyStore, SigningAlg, SigningKey } from './keys.ts'
@@ -23,16 +24,16 @@ function compact(key: SigningKey, payload: unknown): string {
 }
 
 /**
- * Signs a session token with the tenant's active key; the header is exactly `{typ: 'at+jwt', alg, kid}` (RFC 9068
- * section 2.1).
+ * Signs a session's or a service account's token with the tenant's active key; the header is exactly `{typ: 'at+jwt', alg,
+ * kid}` (RFC 9068 section 2.1).
  * Throws when the tenant has no key or the claims are not what a token may carry: those are bugs, found before the
  * token is out. A token longer than `TOKEN_LENGTH_MAX` could not be presented to anyone, so it is one too.
  */
-export async function signSessionToken(
+export async function signToken(
   keys: KeyStore,
   input: {
     readonly tenantId: TenantId
-    readonly claims: SessionClaims
+    readonly claims: SessionClaims | ServiceClaims
     readonly alg?: SigningAlg
   },
 ): Promise<string> {

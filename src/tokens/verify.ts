@@ -1,7 +1,8 @@
 import { verify } from 'node:crypto'
-import { sessionClaimsSchema } from '../../schema/claims.ts'
+import { serviceClaimsSchema, sessionClaimsSchema } from '../../schema/claims.ts'
 import type { TenantRef } from '../callers.ts'
 import type { SessionClaims } from '../core/claims.ts'
+import type { ServiceClaims } from '../core/service-claims.ts'
 import { type Failed, fail, ok, type Result } from '../fault.ts'
 import {
   type Compact,
@@ -67,6 +68,16 @@ export function signatureHolds(
   }
 }
 
+export type VerifyInput = {
+  readonly token: string
+  readonly tenant: TenantRef
+  readonly issuer: string
+  /** One or several; a token has exactly one. */
+  readonly audience: string | readonly string[]
+  /** Seconds. */
+  readonly now: number
+}
+
 /**
  * Verifies a session token by itself (RFC 9068 section 4): what can be told without asking whether the session still
  * lives. In this order: form, header, key, signature, claims. `audience` is what the caller answers for, one or
@@ -77,28 +88,45 @@ export function signatureHolds(
  */
 export async function verifySessionToken(
   keys: Pick<KeyStore, 'verifierKeys'>,
-  input: {
-    readonly token: string
-    readonly tenant: TenantRef
-    readonly issuer: string
-    readonly audience: string | readonly string[]
-    readonly now: number
-  },
+  input: VerifyInput,
 ): Promise<Result<VerifiedSessionToken>> {
-  const parts = compactParts(input.token)
-  if (parts === null) return refused()
-  const header = headerOf(parts.header)
-  if (header === null) return refused()
-  // I17: only the keys of this tenant are looked at, whatever the token says.
-  const key = (await keys.verifierKeys(input.tenant.id, header.kid)).get(header.kid)
-  if (key === undefined || key.alg !== header.alg) return refused()
-  if (!signatureHolds(parts, key)) return refused()
-  const claims = claimsIn(parts.payload)
+  const signed = await signedIn(keys, input)
+  if (signed === null) return refused()
+  const claims = sessionClaimsIn(signed.payload)
   if (claims === null || !isFor(claims, input)) return refused()
-  return ok({ claims, header })
+  return ok({ claims, header: signed.header })
 }
 
-function claimsIn(payload: string): (SessionClaims & { readonly nbf?: number }) | null {
+export type VerifiedServiceToken = { readonly claims: ServiceClaims; readonly header: TokenHeader }
+
+/** The same for a service account's token. A session's is refused here, and this one there. */
+export async function verifyServiceToken(
+  keys: Pick<KeyStore, 'verifierKeys'>,
+  input: VerifyInput,
+): Promise<Result<VerifiedServiceToken>> {
+  const signed = await signedIn(keys, input)
+  const object = signed === null ? null : canonicalObject(signed.payload)
+  const parsed = object === null ? null : serviceClaimsSchema.safeParse(object)
+  if (signed === null || !parsed?.success || !isFor(parsed.data, input)) return refused()
+  return ok({ claims: parsed.data, header: signed.header })
+}
+
+/** What one of the tenant's keys has signed, or null. */
+async function signedIn(
+  keys: Pick<KeyStore, 'verifierKeys'>,
+  input: VerifyInput,
+): Promise<{ readonly header: TokenHeader; readonly payload: string } | null> {
+  const parts = compactParts(input.token)
+  if (parts === null) return null
+  const header = headerOf(parts.header)
+  if (header === null) return null
+  // I17: only the keys of this tenant are looked at, whatever the token says.
+  const key = (await keys.verifierKeys(input.tenant.id, header.kid)).get(header.kid)
+  if (key === undefined || key.alg !== header.alg) return null
+  return signatureHolds(parts, key) ? { header, payload: parts.payload } : null
+}
+
+function sessionClaimsIn(payload: string): (SessionClaims & { readonly nbf?: number }) | null {
   const object = canonicalObject(payload)
   if (object === null) return null
   const parsed = sessionClaimsSchema.safeParse(object)
@@ -106,13 +134,8 @@ function claimsIn(payload: string): (SessionClaims & { readonly nbf?: number }) 
 }
 
 function isFor(
-  claims: SessionClaims & { readonly nbf?: number },
-  input: {
-    readonly tenant: TenantRef
-    readonly issuer: string
-    readonly audience: string | readonly string[]
-    readonly now: number
-  },
+  claims: Pick<SessionClaims, 'iss' | 'tenant' | 'aud' | 'exp' | 'iat'> & { readonly nbf?: number },
+  input: Omit<VerifyInput, 'token'>,
 ): boolean {
   const latestStart = input.now + ISSUED_AHEAD_SECONDS_MAX
   const audiences = typeof input.audience === 'string' ? [input.audience] : input.audience
@@ -124,6 +147,12 @@ function isFor(
     claims.iat <= latestStart &&
     (claims.nbf ?? 0) <= latestStart
   )
+}
+
+/** Whether a token says of itself that it is a service account's. Serves to choose which verifier to ask. */
+export function looksLikeServiceToken(token: string): boolean {
+  const [, payload = ''] = token.split('.', 2)
+  return 'service_version' in (jsonObject(Buffer.from(payload, 'base64url').toString()) ?? {})
 }
 
 /**

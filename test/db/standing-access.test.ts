@@ -14,6 +14,8 @@ const STANDING = [
   'user_group',
   'role',
   'restriction',
+  'service_account',
+  'service_account_permission',
 ]
 const BORROWERS = ['agent', 'session', 'access_grant', 'access_request', 'request_item']
 
@@ -68,7 +70,7 @@ eachDatabase('I13 standing access', (database) => {
     expect(columns).toEqual([])
   })
 
-  test('is keyed to people: every row of it belongs to a role, a user or a group', async () => {
+  test('is keyed to people and service accounts: every row belongs to one, or to a role or a group', async () => {
     const all = await references(database().run)
     const direct = (table: string) =>
       all.flatMap((r) => (r.from === table ? [r.to] : [])).toSorted()
@@ -80,6 +82,8 @@ eachDatabase('I13 standing access', (database) => {
       user_group: ['tenant'],
       role: ['tenant'],
       restriction: ['app_user', 'user_group'],
+      service_account: ['tenant'],
+      service_account_permission: ['permission', 'service_account'],
     })
   })
 
@@ -120,6 +124,39 @@ eachDatabase('I13 standing access', (database) => {
         )
         await run('rollback to savepoint before')
       }
+    }))
+
+  test('an agent, a session or a person is no service account, and none is lent anything', () =>
+    database().rolledBack(async (run) => {
+      await renewals(run)
+      for (const other of ['agt_briefs', 'ses_maya', 'usr_maya']) {
+        await run('savepoint before')
+        const account = {
+          id: other,
+          tenant_id: 'ten_acme',
+          name: 'X',
+          secret_hash: 'a'.repeat(64),
+          created_at: '2026-11-30T09:00:00.000Z',
+        }
+        await expect(insert(run, 'service_account', account)).rejects.toThrow(
+          /service_account_is_no_other_kind/,
+        )
+        await run('rollback to savepoint before')
+        const row = {
+          id: 'svp_borrower',
+          tenant_id: 'ten_acme',
+          service_account_id: other,
+          permission_id: 'accounts:read',
+          created_at: '2026-11-30T09:00:00.000Z',
+        }
+        await expect(insert(run, 'service_account_permission', row)).rejects.toThrow(
+          /permission_goes_to_a_service_account/,
+        )
+        await run('rollback to savepoint before')
+      }
+      const all = await references(run)
+      const pointing = all.filter((r) => r.to === 'service_account').map((r) => r.from)
+      expect(pointing).toEqual(['service_account_permission'])
     }))
 
   // I14: restrictions are a person's; nothing that is requested or granted can point at one.

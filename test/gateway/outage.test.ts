@@ -8,7 +8,7 @@ import { createUserTokenVerifier } from '../../src/identity/login.ts'
 import { createKeyStore } from '../../src/tokens/keys.ts'
 import { type LiveServer, serveLend } from '../support/live-server.ts'
 import { postgresIsLeftOut, type Scratch, scratchDatabase, urlOf } from '../support/postgres.ts'
-import { ask, demoSecret, lentSession, reasonOf } from './support/proxy.ts'
+import { ask, demoSecret, lentSession, linesOf, reasonOf } from './support/proxy.ts'
 
 /** The database is taken away while traffic flows (SPEC section 9: no call to it on the hot path; I19). */
 describe.skipIf(postgresIsLeftOut)('without a database', () => {
@@ -107,17 +107,80 @@ describe.skipIf(postgresIsLeftOut)('without a database', () => {
       .toBe(sent)
   })
 
-  test('after a minute without news nothing is allowed; what is open stays open', async () => {
+  test('after a minute without news nothing is allowed, what is open included, and no proxy is known', async () => {
     await lend.gateway.caughtUp()
+    const open = { target: '/demo/accounts/health', token: null }
+    expect(reasonOf(await ask(lend, open))).toBe('allowed')
     await takeAway()
     await pause(600)
-    lend.clock.advance(STALE_MILLIS_MAX / 1000 + 1)
+    lend.clock.advance(STALE_MILLIS_MAX / 1000 - 2)
+    expect(reasonOf(await ask(lend, open))).toBe('allowed')
+    expect(reasonOf(await ask(lend, { ...open, secret: 'wrong' }))).toBe('PROXY_UNAUTHENTICATED')
+    lend.clock.advance(3)
+    const refused = await ask(lend, open)
+    expect([refused.status, reasonOf(refused)]).toEqual([403, 'FACTS_UNAVAILABLE'])
     expect(reasonOf(await ask(lend, { token: session.token }))).toBe('FACTS_UNAVAILABLE')
-    expect(reasonOf(await ask(lend, { target: '/demo/accounts/health' }))).toBe('allowed')
+    expect(reasonOf(await ask(lend, { ...open, secret: 'wrong' }))).toBe('FACTS_UNAVAILABLE')
+    const [line] = await linesOf(lend, refused.headers['x-request-id'])
+    expect(line).toMatchObject({ tenant: 'acme', proxy_id: null, decision: 'deny', service: null })
     await giveBack()
     await expect
       .poll(async () => reasonOf(await ask(lend, { token: session.token })), { timeout: 10_000 })
       .toBe('allowed')
+    expect(reasonOf(await ask(lend, open))).toBe('allowed')
+  })
+
+  test('news of what was taken back does not stand for what the proxies and endpoints are', async () => {
+    const { ctx } = lend
+    let isAway = false
+    const away = () => Promise.reject(new Error('away'))
+    const db: typeof ctx.db = {
+      ...ctx.db,
+      begin: (...given) =>
+        isAway && given[0] === 'read_gateway' ? away() : ctx.db.begin(...given),
+    }
+    const notes: string[] = []
+    const gateway = startGateway({
+      ctx: { ...ctx, db },
+      keys: createKeyStore({ db, clock: ctx.clock }),
+      verifier: createUserTokenVerifier(ctx),
+      note: (what) => notes.push(what),
+      ...{ write: () => {}, onBug: () => {} },
+    })
+    await gateway.caughtUp()
+    const app = forwardAuthRoutes(gateway)
+    const open = async () =>
+      (
+        await app.request('/t/acme/forward-auth/nginx', {
+          headers: {
+            'x-lend-proxy-secret': demoSecret(lend),
+            'x-original-method': 'GET',
+            'x-original-uri': '/demo/accounts/health',
+          },
+        })
+      ).headers.get('x-auth-error-code') ?? 'allowed'
+    expect(await open()).toBe('allowed')
+    isAway = true
+    await lend.rows(
+      `update endpoint set access = 'AUTHENTICATED'
+       where service_id = 'accounts' and pattern = '/health' returning method`,
+    )
+    await gateway.caughtUp()
+    expect(await open()).toBe('allowed')
+    lend.clock.advance(STALE_MILLIS_MAX / 1000 + 1)
+    await gateway.caughtUp()
+    expect(await open()).toBe('FACTS_UNAVAILABLE')
+    isAway = false
+    await expect.poll(open, { timeout: 10_000 }).toBe('MISSING_TOKEN')
+    expect(notes).toEqual([
+      'reading the gateway’s metadata fails; what was read before stays in use',
+      'reading the gateway’s metadata works again',
+    ])
+    await gateway.stop()
+    await lend.rows(
+      `update endpoint set access = 'OPEN'
+       where service_id = 'accounts' and pattern = '/health' returning method`,
+    )
   })
 
   test('an instance that has read nothing yet is not ready, and lets nothing through', async () => {

@@ -50,7 +50,7 @@ describe('metadata', () => {
       jwks_uri: `${issuer}/oauth/jwks`,
       introspection_endpoint: `${issuer}/oauth/introspect`,
       revocation_endpoint: `${issuer}/oauth/revoke`,
-      grant_types_supported: [TOKEN_EXCHANGE, 'refresh_token'],
+      grant_types_supported: [TOKEN_EXCHANGE, 'refresh_token', 'client_credentials'],
       response_types_supported: [],
       code_challenge_methods_supported: ['S256'],
       authorization_details_types_supported: ['lend_api', 'lend_data', 'lend_asset', 'lend_tool'],
@@ -90,7 +90,6 @@ describe('metadata', () => {
     const types = [
       ...body.grant_types_supported,
       'authorization_code',
-      'client_credentials',
       'password',
       'urn:ietf:params:oauth:grant-type:device_code',
       'urn:openid:params:grant-type:ciba',
@@ -102,9 +101,12 @@ describe('metadata', () => {
       const known = body.grant_types_supported.includes(grant_type)
       expectRefused(
         answer,
-        known
-          ? { error: 'invalid_request', reason: 'request_malformed' }
-          : { error: 'unsupported_grant_type', reason: 'unsupported_grant_type' },
+        // I13: it is taken, and never from an agent.
+        grant_type === 'client_credentials'
+          ? { error: 'unauthorized_client', reason: 'forbidden' }
+          : known
+            ? { error: 'invalid_request', reason: 'request_malformed' }
+            : { error: 'unsupported_grant_type', reason: 'unsupported_grant_type' },
       )
     }
   })

@@ -143,6 +143,13 @@ const bodiesOf = (victim: Victim, own: Own): ForeignRequests['bodies'] => ({
   'POST /t/:tenant/api/admin/proxies/:id/mounts': () => [
     { body: { prefix: '/theirs', service: 'mail' } },
   ],
+  'PATCH /t/:tenant/api/admin/service-accounts/:id': () => [
+    { body: { status: 'disabled' } },
+    { body: { rotate_secret: { overlap_seconds: 0 } } },
+  ],
+  'POST /t/:tenant/api/admin/service-accounts/:id/permissions': () => [
+    { body: { permission: 'accounts:write' } },
+  ],
   'POST /t/:tenant/api/freezes': () => [
     { body: { scope: 'user', id: victim.userId } },
     { body: { scope: 'agent', id: victim.agentId } },
@@ -214,6 +221,7 @@ const NAMING_NOTHING: ForeignRequests['namingNothing'] = {
     url: `https://${unlike()}.example/mcp`,
   }),
   'POST /t/:tenant/api/admin/proxies': () => ({ name: unlike(), family: 'nginx' }),
+  'POST /t/:tenant/api/admin/service-accounts': () => ({ name: unlike() }),
   'POST /t/:tenant/api/admin/identity-providers': () => ({
     issuer: `https://${unlike()}.example`,
     audience: 'https://lend.example',

@@ -55,6 +55,14 @@ async function makeRows(lend: LiveServer, tenantId: string, userId: string): Pro
     `insert into tool_server (id, tenant_id, name, title, url, created_at)
      values ('tsv_victim', $1, 'contracts', 'Contracts', 'https://contracts.globex.example/mcp', now())`,
   )
+  await one(
+    `insert into service_account (id, tenant_id, name, secret_hash, created_at)
+     values ('svc_victim', $1, 'Globex nightly', repeat('a', 64), now())`,
+  )
+  await one(
+    `insert into service_account_permission
+     values ('svp_victim', $1, 'svc_victim', 'accounts:read', now())`,
+  )
   // Of a template that runs nowhere, so that nothing else here is frozen.
   await one(
     `insert into frozen (id, tenant_id, scope, target_id, created_by, created_at)
@@ -141,6 +149,7 @@ export async function makeVictim(lend: LiveServer): Promise<Victim> {
       agents: agent.client_id,
       freezes: 'frz_victim',
       'tool-servers': 'tsv_victim',
+      'service-accounts': 'svc_victim',
       templates: 'globex-only',
       versions: '1',
       enablements: 'globex-only',

@@ -13,7 +13,7 @@ import {
   type RotationPace,
   rotateKeys,
 } from '../../src/tokens/keys.ts'
-import { signSessionToken } from '../../src/tokens/sign.ts'
+import { signToken } from '../../src/tokens/sign.ts'
 import { verifySessionToken } from '../../src/tokens/verify.ts'
 import {
   ACME,
@@ -59,7 +59,7 @@ const rotate = (pace?: RotationPace) =>
 const published = async () =>
   (await withTx(db, 'test', (tx) => jwksOf(tx, ACME.id))).keys.map((key) => key.kid)
 const issue = (by: KeyStore) =>
-  signSessionToken(by, { tenantId: ACME.id, claims: someClaims(clock.seconds()) })
+  signToken(by, { tenantId: ACME.id, claims: someClaims(clock.seconds()) })
 const verifies = async (on: KeyStore, token: string) =>
   (
     await verifySessionToken(on, {

@@ -3,7 +3,7 @@ import { allowInsecureRequests, customFetch, validateJwtAccessToken } from 'oaut
 import { beforeAll, describe, expect, it } from 'vitest'
 import type { Db } from '../../src/db/tx.ts'
 import { createKeyStore, type KeyStore } from '../../src/tokens/keys.ts'
-import { signSessionToken } from '../../src/tokens/sign.ts'
+import { signToken } from '../../src/tokens/sign.ts'
 import { looksLikeLendToken, verifySessionToken } from '../../src/tokens/verify.ts'
 import { ACME, freshDb, issuerOf, MCP, START, someClaims, stoppedClock } from './world.ts'
 
@@ -28,7 +28,7 @@ const check = (token: string, more: { now?: number; audience?: string | string[]
 describe.each(['ES256', 'RS256'] as const)('a session token signed with %s', (alg) => {
   it('is what jose verifies outside, with the header and no more', async () => {
     const claims = someClaims(START, { grants: 3, child: true })
-    const token = await signSessionToken(keys, { tenantId: ACME.id, claims, alg })
+    const token = await signToken(keys, { tenantId: ACME.id, claims, alg })
     const jwks = (await keys.jwks(ACME.id)) as JSONWebKeySet
     const { payload, protectedHeader } = await jwtVerify(token, createLocalJWKSet(jwks), {
       issuer: issuerOf(ACME),
@@ -47,7 +47,7 @@ describe.each(['ES256', 'RS256'] as const)('a session token signed with %s', (al
     ['whose subject is the user', { subject: 'user' as const }],
   ])('%s verifies with its claims whole', async (_, how) => {
     const claims = someClaims(START, how)
-    const token = await signSessionToken(keys, { tenantId: ACME.id, claims, alg })
+    const token = await signToken(keys, { tenantId: ACME.id, claims, alg })
     const result = await check(token)
     expect(result).toMatchObject({ ok: true, value: { header: decodeProtectedHeader(token) } })
     expect(result.ok && result.value.claims).toEqual(claims)
@@ -57,7 +57,7 @@ describe.each(['ES256', 'RS256'] as const)('a session token signed with %s', (al
 it('is accepted by an independent RFC 9068 resource server', async () => {
   // Real time: that library has no clock to set.
   const now = Math.floor(Date.now() / 1000)
-  const token = await signSessionToken(keys, { tenantId: ACME.id, claims: someClaims(now) })
+  const token = await signToken(keys, { tenantId: ACME.id, claims: someClaims(now) })
   const request = new Request(MCP, { headers: { authorization: `Bearer ${token}` } })
   const server = { issuer: issuerOf(ACME), jwks_uri: `${issuerOf(ACME)}/oauth/jwks` }
   const claims = await validateJwtAccessToken(server, request, MCP, {
@@ -72,19 +72,19 @@ it('is accepted by an independent RFC 9068 resource server', async () => {
 })
 
 it('lives until its last second and not into the next', async () => {
-  const token = await signSessionToken(keys, { tenantId: ACME.id, claims: someClaims(START) })
+  const token = await signToken(keys, { tenantId: ACME.id, claims: someClaims(START) })
   expect(await check(token, { now: START + 899 })).toMatchObject({ ok: true })
   expect(await check(token, { now: START + 900 })).toMatchObject({ ok: false })
 })
 
 it('is taken two seconds before it was issued, for clocks that differ, and no earlier', async () => {
-  const token = await signSessionToken(keys, { tenantId: ACME.id, claims: someClaims(START) })
+  const token = await signToken(keys, { tenantId: ACME.id, claims: someClaims(START) })
   expect(await check(token, { now: START - 2 })).toMatchObject({ ok: true })
   expect(await check(token, { now: START - 3 })).toMatchObject({ ok: false })
 })
 
 it('is for one of several audiences that a caller answers for', async () => {
-  const token = await signSessionToken(keys, { tenantId: ACME.id, claims: someClaims(START) })
+  const token = await signToken(keys, { tenantId: ACME.id, claims: someClaims(START) })
   expect(await check(token, { audience: ['http://accounts.test', MCP] })).toMatchObject({
     ok: true,
   })
@@ -99,12 +99,12 @@ it.each([
   ['too long for a request header', { jti: 'x'.repeat(13_000) }, /request header/],
 ])('is never signed %s', async (_, wrong, why) => {
   const claims = { ...someClaims(START), ...wrong } as ReturnType<typeof someClaims>
-  await expect(signSessionToken(keys, { tenantId: ACME.id, claims })).rejects.toThrow(why)
+  await expect(signToken(keys, { tenantId: ACME.id, claims })).rejects.toThrow(why)
 })
 
 it('looks like one of ours, unlike a person’s', async () => {
   const publicUrl = 'http://localhost:4000'
-  const token = await signSessionToken(keys, { tenantId: ACME.id, claims: someClaims(START) })
+  const token = await signToken(keys, { tenantId: ACME.id, claims: someClaims(START) })
   const of = (claims: object) =>
     `e30.${Buffer.from(JSON.stringify(claims)).toString('base64url')}.AA`
   expect(looksLikeLendToken(token, publicUrl)).toBe(true)

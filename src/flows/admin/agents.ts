@@ -63,7 +63,7 @@ async function appsFault(
   return errors.length > 0 ? fail('unprocessable', { errors }) : ok(true)
 }
 
-function jwksFault(jwks: Jwks | null | undefined): Result<true> {
+export function jwksFault(jwks: Jwks | null | undefined): Result<true> {
   if (jwks === null || jwks === undefined) return ok(true)
   const errors = checkRegisteredJwks(jwks).map((e) => ({ ...e, path: `jwks.${e.path}` }))
   return errors.length > 0 ? fail('unprocessable', { errors }) : ok(true)

@@ -3,6 +3,7 @@ import { mountAdminGroups } from './admin-groups.ts'
 import { mountAdminProxies } from './admin-proxies.ts'
 import { mountAdminRestrictions } from './admin-restrictions.ts'
 import { mountAdminServers } from './admin-servers.ts'
+import { mountAdminServiceAccounts } from './admin-service-accounts.ts'
 import { mountAdminServices } from './admin-services.ts'
 import { mountAdminToolServers } from './admin-tool-servers.ts'
 import { mountAdminUsers } from './admin-users.ts'
@@ -18,4 +19,5 @@ export const mountAdmin: Mount = (api) => {
   mountAdminServices(api)
   mountAdminToolServers(api)
   mountAdminProxies(api)
+  mountAdminServiceAccounts(api)
 }
