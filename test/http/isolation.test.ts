@@ -89,9 +89,7 @@ const isEnforcement = (route: Route) =>
 /** The web app's pages: the same bytes for everybody (asserted below). */
 const isPage = (route: Route) =>
   route.method === 'GET' &&
-  /^\/t\/:tenant(\/(sessions|approvals|rules|agents|activity|[a-z-]+)(\/:\w+)?)?\/?$/.test(
-    route.path,
-  ) &&
+  /^\/t\/:tenant(\/([a-z-]+(\/:\w+)?|studio\/:template\/:version(\/try)?))?\/?$/.test(route.path) &&
   !isApi(route)
 
 const victim = await makeVictim(lend)

@@ -152,6 +152,9 @@ export async function makeVictim(lend: LiveServer): Promise<Victim> {
       'service-accounts': 'svc_victim',
       templates: 'globex-only',
       versions: '1',
+      // A page's address names the version after its template.
+      studio: 'globex-only',
+      ':template': '1',
       enablements: 'globex-only',
       'template-changes': 'globex-only',
       // The catalog is the deployment's, not a tenant's.
