@@ -110,6 +110,8 @@ describe('sequences that once found a bug', () => {
       // What an endpoint asks for: nobody holds it by that.
       'endpoint_permission',
       'role_permission',
+      // A backend program's own, which no agent can be.
+      'service_account_permission',
       'user_access',
       'user_permission',
     ])
