@@ -22,6 +22,11 @@ export async function guardCatalogAlone(tx: Tx): Promise<void> {
   await tx.sql`select pg_advisory_xact_lock(hashtextextended(${CATALOG_GUARD}::text, 0))`
 }
 
+/** For what rests on the catalog as it is until the commit, and belongs to no tenant. Before any other lock. */
+export async function guardCatalogShared(tx: Tx): Promise<void> {
+  await tx.sql`select pg_advisory_xact_lock_shared(hashtextextended(${CATALOG_GUARD}::text, 0))`
+}
+
 export async function guardShared(
   tx: Tx,
   of: { readonly tenantId: TenantId; readonly userId: UserId },
@@ -33,7 +38,8 @@ export async function guardShared(
 
 /** For what is issued to somebody who is no person of the tenant. */
 export async function guardTenantShared(tx: Tx, tenantId: TenantId): Promise<void> {
-  await tx.sql`select pg_advisory_xact_lock_shared(hashtextextended(${guardKey(tenantId)}::text, 0))`
+  await tx.sql`select pg_advisory_xact_lock_shared(hashtextextended(${CATALOG_GUARD}::text, 0)),
+    pg_advisory_xact_lock_shared(hashtextextended(${guardKey(tenantId)}::text, 0))`
 }
 
 /** For changes that concern a whole tenant: freezes, roles, enablements, agents. */

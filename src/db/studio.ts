@@ -1,4 +1,5 @@
 import type { Item, Limits, Mode, TemplateId, TenantId } from '../core/vocabulary.ts'
+import { guardCatalogShared } from './guard.ts'
 import type { Child } from './tree.ts'
 import { json, type Tx } from './tx.ts'
 
@@ -82,8 +83,12 @@ export async function lockTemplate(
   return row
 }
 
-/** What an enablement rests on stays as it is: a version cannot be published meanwhile. Before the tenant's guard. */
+/**
+ * What an enablement rests on stays as it is: a version cannot be published meanwhile. Before the tenant's guard, and behind
+ * the catalog's, like every other lock: an approval comes to both in that order.
+ */
 export async function holdTemplate(tx: Tx, name: string): Promise<void> {
+  await guardCatalogShared(tx)
   await tx.sql`select pg_advisory_xact_lock_shared(hashtextextended(${templateKey(name)}::text, 0))`
 }
 
@@ -282,11 +287,6 @@ export async function retiredPermissions(
   const rows = await tx.sql<{ id: string }>`
     select id from permission where retired and id = any(${[...ids]}::text[])`
   return new Set(rows.map((row) => row.id))
-}
-
-/** Holds rows of the catalog as they are until the commit. */
-export async function holdPermissions(tx: Tx, ids: readonly string[]): Promise<void> {
-  await tx.sql`select from permission where id = any(${[...ids]}::text[]) order by id for share`
 }
 
 /** Versions of templates by name that a tenant may build on: its own and public ones. Drafts are among its own. */

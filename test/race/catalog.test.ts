@@ -2,6 +2,9 @@ import { expect, test } from 'vitest'
 import { readPermissionsFile } from '../../schema/permissions-file.ts'
 import type { ServiceCaller } from '../../src/callers.ts'
 import type { TenantId } from '../../src/core/vocabulary.ts'
+import { createTemplate, submitDraft } from '../../src/flows/admin/draft-template.ts'
+import { setEnablement } from '../../src/flows/admin/enable-template.ts'
+import { reviewVersion } from '../../src/flows/admin/review-template.ts'
 import { endByPerson } from '../../src/flows/people-sessions.ts'
 import { publishCatalog, reviewProposal } from '../../src/flows/publish-catalog.ts'
 import type { Ctx } from '../../src/ports.ts'
@@ -117,6 +120,45 @@ twoInstances('a publish', (pair) => {
     const versions = await run<{ version: number }>('select version from registry order by 1')
     expect(versions.map((v) => v.version)).toEqual(versions.map((_, i) => i + 1))
     await expectSound(run)
+  })
+
+  test('beside the approval of a template that rests on it, and a turning on: published is only what can be lent', async () => {
+    const { a, b, run } = pair()
+    const deadlocks = async () =>
+      (
+        await run<{ n: number }>(
+          'select deadlocks::integer as n from pg_stat_database where datname = current_database()',
+        )
+      )[0]?.n
+    const before = await deadlocks()
+    for (let round = 0; round < ROUNDS; round++) {
+      await loosen(a)
+      const ref = `rests-${round}`
+      const of = { ref, version: 1, view: () => ({}) }
+      const ceiling = [{ permission: 'accounts:read' }]
+      const draft = { purpose: 'Reads accounts', ceiling, sponsor: 'bo' }
+      const made = { name: ref, title: ref, visibility: 'public', draft } as const
+      must(await inTx(a, (tx) => createTemplate(a, person('bo'), made, tx)))
+      must(await inTx(a, (tx) => submitDraft(a, person('bo'), of, tx)))
+      const enable = { template: 'renewal-briefs', status: 'on' } as const
+      const [published, approved, enabled] = await Promise.all([
+        publish(a, { delegable: false }),
+        inTx(b, (tx) => reviewVersion(b, person('rhea'), { ...of, verdict: 'approve' }, tx)),
+        inTx(a, (tx) => setEnablement(a, person('adam'), enable, tx)),
+      ])
+      must(published)
+      must(enabled)
+      expect(['ok', 'unprocessable']).toContain(codeOf(approved))
+      // In the order of commits: what was approved could be lent then.
+      const late = await run(
+        `select t.id from activity t, activity p where t.type = 'template.published' and t.template = $1
+           and p.type = 'catalog.published'
+           and (p.data ->> 'version')::integer = (select max(version) from registry) and t.xid > p.xid`,
+        [`${ref}@1`],
+      )
+      expect([round, late]).toEqual([round, []])
+    }
+    expect(await deadlocks()).toBe(before)
   })
 
   test('two reviewers at once: one approves, and one version comes of it', async () => {

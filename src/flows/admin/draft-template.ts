@@ -198,7 +198,27 @@ export async function ownTemplate(
   return ok({ template, versions: await versionsOf(tx, template, { open: true }) })
 }
 
-/** 409 with the version as it stands, unless `revision` is the one it has. */
+/** The template under its lock, with one of its versions; 409 `wrong_state` unless that is in one of the states. */
+export async function ownVersion(
+  tx: Tx,
+  caller: UserCaller,
+  of: {
+    readonly ref: string
+    readonly version: number
+    readonly states: readonly VersionRow['status'][]
+  },
+): Promise<Result<{ readonly template: TemplateRow; readonly found: VersionRow }>> {
+  const own = await ownTemplate(tx, caller, of.ref)
+  if (!own.ok) return own
+  const { template, versions } = own.value
+  const found = versions.find((one) => one.version === of.version)
+  if (found === undefined) return fail('not_found')
+  if (!of.states.includes(found.status))
+    return fail('wrong_state', { detail: `Version ${of.version} is ${found.status}.` })
+  return ok({ template, found })
+}
+
+/** How a version is shown that stands otherwise than the caller thought. */
 export type CurrentView = (of: Versioned) => { readonly [name: string]: unknown }
 
 /**
@@ -328,14 +348,10 @@ export async function withdrawDraft(
   input: Move,
   tx: Tx,
 ): Promise<Result<Versioned>> {
-  const own = await ownTemplate(tx, caller, input.ref)
+  const own = await ownVersion(tx, caller, { ...input, states: ['in_review'] })
   if (!own.ok) return own
-  const { template, versions } = own.value
+  const { template, found } = own.value
   const { version } = input
-  const found = versions.find((one) => one.version === version)
-  if (found === undefined) return fail('not_found')
-  if (found.status !== 'in_review')
-    return fail('wrong_state', { detail: `Version ${version} is ${found.status}.` })
   await moveVersion(tx, { template, version, to: 'draft', now: secondsNow(ctx.clock) })
   const body = input.comment ?? ''
   await addComment(ctx, tx, { caller, template, version, kind: 'withdrawn', body })

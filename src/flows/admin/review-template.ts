@@ -3,10 +3,9 @@ import { diffTerms, type Terms } from '../../core/terms.ts'
 import type { TenantId } from '../../core/vocabulary.ts'
 import { Journal } from '../../db/activity.ts'
 import { selectEnablement } from '../../db/enablements.ts'
-import { guardTenantAlone } from '../../db/guard.ts'
+import { guardCatalogShared, guardTenantAlone } from '../../db/guard.ts'
 import {
   guardPublishing,
-  holdPermissions,
   moveVersion,
   selectSponsor,
   setCurrentSponsor,
@@ -24,6 +23,7 @@ import {
   addComment,
   type CurrentView,
   ownTemplate,
+  ownVersion,
   record,
   type Versioned,
   versioned,
@@ -109,7 +109,11 @@ export async function reviewVersion(
   tx: Tx,
 ): Promise<Result<Reviewed>> {
   const { version, verdict, comment } = input
-  if (verdict === 'approve') await guardPublishing(tx)
+  if (verdict === 'approve') {
+    // What is approved is checked against the catalog that is in force at the commit.
+    await guardCatalogShared(tx)
+    await guardPublishing(tx)
+  }
   const own = await ownTemplate(tx, caller, input.ref)
   if (!own.ok) return own
   const { template, versions } = own.value
@@ -140,13 +144,7 @@ export async function reviewVersion(
     await journal.write(tx)
     return versioned(tx, template, version)
   }
-  await holdPermissions(
-    tx,
-    [...found.ceiling, ...found.sensitive].map((one) => one.permission),
-  )
-  const checked = await versioned(tx, template, version)
-  if (!checked.ok) return checked
-  const { problems } = checked.value
+  const { problems } = standing.value
   if (problems.length > 0)
     return fail('unprocessable', {
       detail: 'What was submitted can no longer be published. Send it back.',
@@ -164,8 +162,9 @@ export async function reviewVersion(
     against: last?.version ?? null,
     widens,
   })
-  await journal.write(tx)
+  // Before the record: it locks this tenant's chain, and nobody waits for a guard with that in hand.
   await adoptWhereNarrower(ctx, tx, { template, version: found, all: versions })
+  await journal.write(tx)
   const done = await versioned(tx, template, version)
   return done.ok ? ok({ ...done.value, widens }) : done
 }
@@ -181,14 +180,10 @@ export async function retireVersion(
   tx: Tx,
 ): Promise<Result<Versioned>> {
   await guardPublishing(tx)
-  const own = await ownTemplate(tx, caller, input.ref)
+  const own = await ownVersion(tx, caller, { ...input, states: ['published'] })
   if (!own.ok) return own
-  const { template, versions } = own.value
+  const { template } = own.value
   const { version } = input
-  const found = versions.find((one) => one.version === version)
-  if (found === undefined) return fail('not_found')
-  if (found.status !== 'published')
-    return fail('wrong_state', { detail: `Version ${version} is ${found.status}.` })
   await moveVersion(tx, { template, version, to: 'retired', now: secondsNow(ctx.clock) })
   const journal = new Journal(ctx, caller.tenant.id)
   const why = input.comment === undefined ? {} : { reason: input.comment }
@@ -204,14 +199,11 @@ export async function changeSponsor(
   input: { readonly ref: string; readonly version: number; readonly sponsor: string },
   tx: Tx,
 ): Promise<Result<Versioned>> {
-  const own = await ownTemplate(tx, caller, input.ref)
+  // A draft's sponsor is in the draft.
+  const own = await ownVersion(tx, caller, { ...input, states: ['published', 'retired'] })
   if (!own.ok) return own
-  const { template, versions } = own.value
+  const { template, found } = own.value
   const { version } = input
-  const found = versions.find((one) => one.version === version)
-  if (found === undefined) return fail('not_found')
-  if (found.status !== 'published' && found.status !== 'retired')
-    return fail('wrong_state', { detail: 'The sponsor of a draft is in the draft.' })
   const tenantId: TenantId = caller.tenant.id
   const sponsor = await selectSponsor(tx, { tenantId, ref: input.sponsor })
   if (sponsor?.status !== 'active')
