@@ -1,6 +1,6 @@
 import { assert } from './assert.ts'
 import { decide, type Facts, type Verdict } from './decide.ts'
-import { REASONS, type Reason } from './reason.ts'
+import { type DecisionReason, type End, REASONS, type Reason } from './reason.ts'
 
 /**
  * Each layer's own answer, for those who ask why. Not a second decision: `decide` is asked again and again, each time with
@@ -99,6 +99,22 @@ export const LAYERS = [
 ] as const satisfies readonly LayerRow[]
 
 export type Layer = (typeof LAYERS)[number]['layer']
+
+/** What ended a prompt, where no layer of the decision spoke. */
+const ENDED_BY = {
+  allowed_by_user: 'answer',
+  denied_by_user: 'answer',
+  expired: 'time',
+  cancelled: 'session_end',
+} as const satisfies Record<End, string>
+
+export type LayerOrEnd = Layer | (typeof ENDED_BY)[End]
+
+/** Which layer a recorded reason is of, or what ended its prompt. */
+export function layerOf(reason: DecisionReason): LayerOrEnd {
+  const row = LAYERS.find((one: LayerRow) => one.reasons.some((of) => of === reason))
+  return row?.layer ?? ENDED_BY[reason as End]
+}
 
 export type LayerAnswer = {
   readonly layer: Layer

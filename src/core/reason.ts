@@ -121,28 +121,3 @@ export const DECISION_REASONS = [...Object.keys(REASONS), ...Object.keys(ENDS)]
 export function rowOf(reason: DecisionReason): Row {
   return { ...REASONS, ...ENDS }[reason]
 }
-
-/** What speaks with each reason: where a person would go to have it otherwise. */
-const LAYERS = {
-  unknown_permission: 'catalog',
-  outside_ceiling: 'ceiling',
-  never_delegable: 'catalog',
-  user_lacks_access: 'user_access',
-  deny_rule: 'rule',
-  already_held: 'session',
-  denied_this_session: 'session',
-  sensitive: 'sensitivity',
-  ask_rule: 'rule',
-  reconsent: 'rule',
-  allow_rule: 'rule',
-  mode_auto: 'mode',
-  mode_bypass: 'mode',
-  mode_ask: 'mode',
-  allowed_by_user: 'user',
-  denied_by_user: 'user',
-  expired: 'time',
-  cancelled: 'session',
-} as const satisfies Record<DecisionReason, string>
-
-export type Layer = (typeof LAYERS)[DecisionReason]
-export const layerOf = (reason: DecisionReason): Layer => LAYERS[reason]

@@ -21,6 +21,8 @@ export type TreeFilter = {
   readonly to?: number | undefined
 }
 
+export type Root = { readonly id: string; readonly subagents: number }
+
 /** Root sessions, newest first, after a place of milliseconds and id. */
 export async function selectRoots(
   tx: Tx,
@@ -29,10 +31,11 @@ export async function selectRoots(
     readonly after: Place | undefined
     readonly limit: number
   },
-): Promise<readonly string[]> {
+): Promise<readonly Root[]> {
   const { user, agent, template, permission, from, to } = of.filter
-  const rows = await tx.sql<{ id: string }>`
-    select s.id from session s
+  return tx.sql<Root>`
+    select s.id, (select count(*)::integer - 1 from session one where one.root_id = s.id) as subagents
+    from session s
     where s.tenant_id = ${of.tenantId} and s.parent_id is null
       and (${of.onlyUser}::text is null or s.user_id = ${of.onlyUser})
       and (${user ?? null}::text is null or s.user_id = ${user ?? null})
@@ -48,7 +51,6 @@ export async function selectRoots(
       and (${of.after?.[0] ?? null}::float8 is null or (s.created_at, s.id)
         < (to_timestamp(${of.after?.[0] ?? null}::float8 / 1000)::timestamptz(3), ${of.after?.[1] ?? null}::text))
     order by s.created_at desc, s.id desc limit ${of.limit}`
-  return rows.map((row) => row.id)
 }
 
 /** What happened to one permission (and resource) in one tree, counted by how it was decided. */

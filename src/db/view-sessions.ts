@@ -16,6 +16,7 @@ export type SessionFilter = {
   /** Absent: anyone's in the tenant. */
   readonly userId?: UserId | undefined
   readonly id?: string | undefined
+  readonly ids?: readonly string[] | undefined
   readonly rootId?: string | undefined
   readonly status?: SessionStatus | undefined
   /** Milliseconds and id of the last row before. */
@@ -59,6 +60,7 @@ const selectSessions = (tx: Tx, of: SessionFilter) => tx.sql<SessionSql>`
     where s.tenant_id = ${of.tenantId}
       and (${of.userId ?? null}::text is null or s.user_id = ${of.userId ?? null})
       and (${of.id ?? null}::text is null or s.id = ${of.id ?? null})
+      and (${of.ids ?? null}::text[] is null or s.id = any(${of.ids ?? null}::text[]))
       and (${of.rootId ?? null}::text is null or s.root_id = ${of.rootId ?? null})
       and (${of.status ?? null}::text is null or ${of.status ?? null} =
         case when s.status = 'active' and s.expires_at <= to_timestamp(${of.now}::float8)

@@ -1,6 +1,7 @@
 import type { UserCaller } from '../callers.ts'
 import type { ActivityRecord } from '../core/activity.ts'
-import { DECISION_REASONS, type DecisionReason, layerOf, rowOf } from '../core/reason.ts'
+import { layerOf } from '../core/layers.ts'
+import { DECISION_REASONS, type DecisionReason, rowOf } from '../core/reason.ts'
 import type { TenantId } from '../core/vocabulary.ts'
 import { hashOf } from '../db/activity.ts'
 import { selectTreeRecords } from '../db/activity-read.ts'
@@ -80,27 +81,27 @@ const named = (users: ReadonlyMap<string, Named>, id: string): Named =>
   users.get(id) ?? { id, login: id, name: id }
 
 function summaryOf(
-  tree: readonly SessionView[],
+  session: SessionView,
   rows: readonly Happened[],
-  known: { users: ReadonlyMap<string, Named>; titles: ReadonlyMap<string, Titled> },
+  known: {
+    readonly users: ReadonlyMap<string, Named>
+    readonly titles: ReadonlyMap<string, Titled>
+    readonly subagents: ReadonlyMap<string, number>
+  },
 ) {
-  const [session] = tree.filter((one) => one.parent_id === undefined)
-  if (session === undefined) return []
   const items = [...groups(rows, (row) => JSON.stringify([row.permission, row.resource])).values()]
-  return [
-    {
-      session,
-      user: named(known.users, session.user_id),
-      subagents: tree.length - 1,
-      asked: count(rows, 'asked'),
-      granted: count(rows, 'granted'),
-      refused: count(rows, 'refused'),
-      lost: sum(rows.filter((row) => row.what === 'ended' && !NO_LOSS.has(row.reason))),
-      calls_allowed: count(rows, 'allowed'),
-      calls_denied: count(rows, 'denied'),
-      items: items.map((of) => itemOf(of, known.titles)),
-    },
-  ]
+  return {
+    session,
+    user: named(known.users, session.user_id),
+    subagents: known.subagents.get(session.id) ?? 0,
+    asked: count(rows, 'asked'),
+    granted: count(rows, 'granted'),
+    refused: count(rows, 'refused'),
+    lost: sum(rows.filter((row) => row.what === 'ended' && !NO_LOSS.has(row.reason))),
+    calls_allowed: count(rows, 'allowed'),
+    calls_denied: count(rows, 'denied'),
+    items: items.map((of) => itemOf(of, known.titles)),
+  }
 }
 
 const TREE_MAX = 1000
@@ -122,16 +123,15 @@ export async function readTrees(
   const scope = scopeOf(caller)
   const { tenantId } = scope
   const roots = await selectRoots(tx, { ...scope, ...of })
-  const trees: SessionView[][] = []
-  for (const rootId of roots)
-    trees.push(await sessionViews(tx, { tenantId, rootId, limit: TREE_MAX, now: of.now }))
-  const happened = groups(await selectHappened(tx, { tenantId, roots }), (row) => row.root)
-  const users = await namesOf(tx, { tenantId, users: trees.flatMap((t) => t[0]?.user_id ?? []) })
-  const permissions = [...happened.values()].flat().map((row) => row.permission)
-  const titles = await titlesOf(tx, [...new Set(permissions)])
-  return trees.flatMap((tree) =>
-    summaryOf(tree, happened.get(tree[0]?.root_id ?? '') ?? [], { users, titles }),
-  )
+  const ids = roots.map((root) => root.id)
+  const sessions = await sessionViews(tx, { tenantId, ids, limit: ids.length, now: of.now })
+  const rows = await selectHappened(tx, { tenantId, roots: ids })
+  const happened = groups(rows, (row) => row.root)
+  const users = await namesOf(tx, { tenantId, users: sessions.map((one) => one.user_id) })
+  const titles = await titlesOf(tx, [...new Set(rows.map((row) => row.permission))])
+  const subagents = new Map(roots.map((root) => [root.id, root.subagents]))
+  const known = { users, titles, subagents }
+  return sessions.map((session) => summaryOf(session, happened.get(session.id) ?? [], known))
 }
 
 const RECORDS_MAX = 2000

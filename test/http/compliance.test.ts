@@ -251,7 +251,7 @@ describe('one record', () => {
     expect(body).toMatchObject({
       record,
       decision: {
-        layer: 'rule',
+        layer: 'allow_rule',
         reason: 'allow_rule',
         rule: { id: rule.body.id, effect: 'allow', status: 'active' },
       },

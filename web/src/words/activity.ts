@@ -1,6 +1,6 @@
 import type { ActivityType } from '../../../src/core/activity.ts'
-import type { Layer } from '../../../src/core/reason.ts'
 import { count } from '../lib/text.ts'
+import { layer } from './layers.ts'
 
 /** What the record says, for whoever answers for it: the person is somebody else here, so not "you". */
 const type: Record<ActivityType, string> = {
@@ -38,18 +38,6 @@ const type: Record<ActivityType, string> = {
   'freeze.ended': 'Unfrozen',
   'admin.changed': 'Changed by an admin',
   'login.succeeded': 'Signed in',
-}
-
-const layer: Record<Layer, string> = {
-  catalog: 'The catalog',
-  ceiling: 'The template’s ceiling, as this organisation turned it on',
-  user_access: 'The person’s own access',
-  rule: 'A rule of the person',
-  session: 'The session',
-  sensitivity: 'A sensitive mark',
-  mode: 'The session’s mode',
-  user: 'The person, by an answer',
-  time: 'Time: nobody answered',
 }
 
 const reason: Readonly<Record<string, string>> = {

@@ -1,4 +1,5 @@
 import { count } from '../lib/text.ts'
+import { layer } from './layers.ts'
 
 /** What the studio says; fetched with it. */
 export const studio = {
@@ -266,20 +267,7 @@ export const studio = {
     layersOf: (title: string) => `Each layer’s answer: ${title}`,
     decides: 'decides',
     passes: 'lets it through',
-    layer: {
-      catalog: 'Catalog',
-      ceiling: 'Ceiling',
-      never_delegable: 'Never delegable',
-      user_access: 'The user’s own access',
-      deny_rule: 'Deny rule',
-      held: 'Held already',
-      denied: 'Denied in this session',
-      sensitive: 'Sensitive',
-      ask_rule: 'Ask rule',
-      reconsent: 'Consent once more',
-      allow_rule: 'Allow rule',
-      mode: 'Mode',
-    } as Readonly<Record<string, string>>,
+    layer: layer as Readonly<Record<string, string>>,
     back: 'Back to the version',
   },
 }
