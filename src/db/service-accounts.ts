@@ -1,5 +1,6 @@
 import type { ServiceAccountId, TenantId } from '../core/vocabulary.ts'
 import type { Page } from './directory.ts'
+import { takesBack } from './taken-back.ts'
 import { json, type Tx } from './tx.ts'
 
 /** A tenant's backend program. No row here carries a secret's hash. */
@@ -67,6 +68,7 @@ export async function updateServiceAccount(
 ): Promise<void> {
   const jwks = a.jwks === null ? null : json(a.jwks)
   const stays = a.secretHash === undefined
+  takesBack(tx)
   const hash = a.secretHash ?? null
   await tx.sql`
     update service_account set name = ${a.name}, status = ${a.status}, jwks = ${jwks}::text::jsonb,
@@ -120,6 +122,7 @@ export async function deleteServicePermission(
   tx: Tx,
   of: { readonly tenantId: TenantId; readonly accountId: string; readonly id: string },
 ): Promise<void> {
+  takesBack(tx)
   await tx.sql`
     delete from service_account_permission
     where tenant_id = ${of.tenantId} and service_account_id = ${of.accountId} and id = ${of.id}`

@@ -191,14 +191,13 @@ describe('what an admin takes back', () => {
     await becomes(await tokenOf(account), 'PERMISSION_MISSING')
   })
 
-  test('is refused at the gateway within two seconds: the account', async () => {
+  test('is refused at the gateway of this instance at once: the account', async () => {
     const account = await made()
     const token = await tokenOf(account)
     await becomes(token, 'allowed')
     await patched(account, { status: 'disabled' })
-    await expect
-      .poll(() => reason(token), { timeout: 2000, interval: 20 })
-      .toMatch(/^SERVICE_(DISABLED|VERSION_STALE)$/)
+    // Where it was made, it counts once it has answered.
+    expect(await reason(token)).toMatch(/^SERVICE_(DISABLED|VERSION_STALE)$/)
     expect((await request(account)).body).toMatchObject({ error: 'unauthorized_client' })
     const refused = await lend.rows(
       `select data ->> 'reason' as reason from activity
