@@ -10,12 +10,11 @@ const placeOf = ({ resource, narrow }: Item) => ({
   ...(narrow === undefined ? {} : { narrow: { ...narrow } }),
 })
 
-const itemView = (row: ItemChange, catalog: ReadonlyMap<string, CatalogEntry>) => {
-  const entry = catalog.get(row.permission)
+/** What people are told of a permission, in the catalog's words of today. */
+export function ratedView(permission: string, catalog: ReadonlyMap<string, CatalogEntry>) {
+  const entry = catalog.get(permission)
   return {
-    change: row.change,
-    permission: row.permission,
-    title: entry?.title ?? row.permission,
+    title: entry?.title ?? permission,
     unlocks: entry?.description ?? 'The catalog has no permission of this id.',
     ...(entry === undefined
       ? {}
@@ -24,8 +23,17 @@ const itemView = (row: ItemChange, catalog: ReadonlyMap<string, CatalogEntry>) =
           access: entry.access,
           risk: entry.risk,
           enforced_at: entry.enforcedAt,
-          sensitive: entry.sensitive,
         }),
+  }
+}
+
+const itemView = (row: ItemChange, catalog: ReadonlyMap<string, CatalogEntry>) => {
+  const entry = catalog.get(row.permission)
+  return {
+    change: row.change,
+    permission: row.permission,
+    ...ratedView(row.permission, catalog),
+    ...(entry === undefined ? {} : { sensitive: entry.sensitive }),
     from: row.from.map(placeOf),
     to: row.to.map(placeOf),
   }

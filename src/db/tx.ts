@@ -121,12 +121,12 @@ const ABORTED = '25P02'
 function watched(run: Run): { run: Run; explains: (error: unknown) => unknown } {
   let first: { error: unknown } | undefined
   return {
-    run: (text, values) => {
-      const sent = run(text, values)
+    run: <R>(text: TemplateStringsArray, values: readonly SqlValue[]) => {
+      const sent = run<R>(text, values)
       sent.catch((error: unknown) => {
         first ??= { error }
       })
-      return sent as never
+      return sent
     },
     explains: (error) =>
       first !== undefined && (error === undefined || sqlState(error) === ABORTED)
@@ -334,10 +334,10 @@ export function embeddedDb(pglite: PGlite): Db {
           const later: Promise<unknown>[] = []
           const { run: send, explains } = watched(runIn(transaction))
           // What the body does not wait for, the commit does: here they do not travel in one line by themselves.
-          const run: Run = (text, values) => {
-            const sent = send(text, values)
+          const run: Run = <R>(text: TemplateStringsArray, values: readonly SqlValue[]) => {
+            const sent = send<R>(text, values)
             later.push(sent)
-            return sent as never
+            return sent
           }
           const tx = on(transaction, run, {
             later: noop,

@@ -1,15 +1,12 @@
-import { z } from 'zod'
 import { listOf } from '../../../schema/people.ts'
 import { service, serviceChange, serviceMade, serviceNew } from '../../../schema/services.ts'
-import { selectServices } from '../../db/registry.ts'
 import { ok, type Result } from '../../fault.ts'
 import { changeService, createService, type ServiceMade } from '../../flows/admin/services.ts'
 import { byId, READERS, WRITERS, writeWithSecret } from './admin-common.ts'
-import { ofOperator } from './catalog-publish.ts'
+import { listServices, ofOperator, servicesQuery } from './catalog-publish.ts'
 import { endpoint, type Mount } from './endpoint.ts'
-import { cursor, limit, page } from './page.ts'
 import { serviceView } from './service-view.ts'
-import { read, type Written } from './write.ts'
+import type { Written } from './write.ts'
 
 const tag = 'admin: services'
 const PATH = '/admin/services'
@@ -32,18 +29,10 @@ export const mountAdminServices: Mount = (api) => {
       summary: 'Services that publish to the catalog, by id',
       tag,
       roles: READERS,
-      query: z.strictObject({ limit, cursor: cursor(z.tuple([z.string().max(64)])) }),
+      query: servicesQuery,
       answers: { 200: listOf(service) },
     },
-    (c, { query }) =>
-      read(c, 'list_services', (tx) =>
-        ofOperator(c, tx, async () => {
-          const [after = ''] = query.cursor ?? []
-          const rows = await selectServices(tx, { after, limit: query.limit + 1 })
-          const how = { limit: query.limit, item: serviceView }
-          return ok(page(rows, { ...how, key: (row) => [row.id] }))
-        }),
-      ),
+    (c, { query }) => listServices(c, query),
   )
   endpoint(
     api,

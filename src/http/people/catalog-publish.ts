@@ -195,6 +195,25 @@ const versionView = (v: VersionRow) => ({
 })
 const withSlice = <T>(view: T, slice: Slice | null) => (slice === null ? view : { ...view, slice })
 
+export const servicesQuery = z.strictObject({
+  limit,
+  cursor: cursor(z.tuple([z.string().max(64)])),
+})
+
+/** Services by id, for the operator's staff; in any other tenant there is nothing here. */
+export const listServices = (
+  c: PeopleContext,
+  query: z.output<typeof servicesQuery>,
+): Promise<Response> =>
+  read(c, 'list_services', (tx) =>
+    ofOperator(c, tx, async () => {
+      const [after = ''] = query.cursor ?? []
+      const rows = await selectServices(tx, { after, limit: query.limit + 1 })
+      const how = { limit: query.limit, item: serviceView }
+      return ok(page(rows, { ...how, key: (row) => [row.id] }))
+    }),
+  )
+
 const mountVersions: Mount = (api) => {
   endpoint(
     api,
@@ -204,18 +223,10 @@ const mountVersions: Mount = (api) => {
       summary: 'Services that publish here, by id',
       tag,
       roles: STAFF,
-      query: z.strictObject({ limit, cursor: cursor(z.tuple([z.string().max(64)])) }),
+      query: servicesQuery,
       answers: { 200: listOf(service) },
     },
-    (c, { query }) =>
-      read(c, 'list_services', (tx) =>
-        ofOperator(c, tx, async () => {
-          const [after = ''] = query.cursor ?? []
-          const rows = await selectServices(tx, { after, limit: query.limit + 1 })
-          const how = { limit: query.limit, item: serviceView }
-          return ok(page(rows, { ...how, key: (row) => [row.id] }))
-        }),
-      ),
+    (c, { query }) => listServices(c, query),
   )
   endpoint(
     api,

@@ -12,6 +12,7 @@ import { explainLayers } from '../../core/layers.ts'
 import { rowOf } from '../../core/reason.ts'
 import { MODES } from '../../core/vocabulary.ts'
 import { catalogEntries } from '../../db/catalog.ts'
+import { ratedView } from '../../db/diff-view.ts'
 import { personAccess, personRules, selectPerson, selectRecordedItem } from '../../db/explain.ts'
 import { maskedFields } from '../../db/restrictions.ts'
 import { nodeIn, worldOf } from '../../db/tree.ts'
@@ -23,7 +24,7 @@ import { type ExplainedItem, explainAsk, explainItems } from '../../flows/explai
 import { secondsNow } from '../../flows/live.ts'
 import { READERS } from './admin-common.ts'
 import { endpoint, type Mount, needs } from './endpoint.ts'
-import { byVersion, ownVersion, placeView, ratedView, STUDIO } from './studio-views.ts'
+import { byVersion, ownVersion, placeView, STUDIO } from './studio-views.ts'
 import { read } from './write.ts'
 
 /** Why: the same decision with every layer's answer, for a person, their admins and auditors, and for builders' trials. */
@@ -31,7 +32,7 @@ const ruleView = (ruleId: string | undefined) => (ruleId === undefined ? {} : { 
 
 const explainedView = ({ item, entry, verdict, layers }: ExplainedItem) => ({
   ...placeView(item),
-  ...ratedView(item, new Map(entry === null ? [] : [[entry.id, entry]])),
+  ...ratedView(item.permission, new Map(entry === null ? [] : [[entry.id, entry]])),
   outcome: verdict.outcome,
   reason: verdict.reason,
   says: rowOf(verdict.reason).says,

@@ -3,7 +3,7 @@ import { templateReach, templateReplay, templateVersionDiff } from '../../../sch
 import { type Reached, type ReachMember, reachOf } from '../../core/reach.ts'
 import { diffTerms } from '../../core/terms.ts'
 import { catalogEntries } from '../../db/catalog.ts'
-import { diffView } from '../../db/diff-view.ts'
+import { diffView, ratedView } from '../../db/diff-view.ts'
 import type { Buildable } from '../../db/studio.ts'
 import type { Child } from '../../db/tree.ts'
 import { fail, ok } from '../../fault.ts'
@@ -17,7 +17,6 @@ import {
   number,
   ownVersion,
   placeView,
-  ratedView,
   replayView,
   STAFF,
   seenVersion,
@@ -115,7 +114,7 @@ const mountDiff: Mount = (api) => {
           members: members.map((one) => one.template),
           items: reach.items.map((one) => ({
             ...reachedView(one),
-            ...ratedView(one.item, catalog),
+            ...ratedView(one.item.permission, catalog),
           })),
           pairs: reach.pairs.map((pair) => ({
             reads: reachedView(pair.reads),

@@ -3,7 +3,6 @@ import { id } from '../../../schema/people.ts'
 import { VERSION_MAX } from '../../../schema/studio.ts'
 import { REASONS } from '../../core/reason.ts'
 import type { Item } from '../../core/vocabulary.ts'
-import type { CatalogEntry } from '../../db/catalog.ts'
 import { selectTemplate, type TemplateRow, type VersionRow, versionsOf } from '../../db/studio.ts'
 import type { Tx } from '../../db/tx.ts'
 import { iso } from '../../db/view-sessions.ts'
@@ -167,20 +166,3 @@ export const replayView = (done: Replay, of: { readonly days: number }) => ({
     now: { outcome: now.outcome, reason: now.reason, says: REASONS[now.reason].says },
   })),
 })
-
-/** What reviewers are told of an item, in the catalog's words of today. */
-export function ratedView(item: Item, catalog: ReadonlyMap<string, CatalogEntry>) {
-  const entry = catalog.get(item.permission)
-  return {
-    title: entry?.title ?? item.permission,
-    unlocks: entry?.description ?? 'The catalog has no permission of this id.',
-    ...(entry === undefined
-      ? {}
-      : {
-          kind: entry.kind,
-          access: entry.access,
-          risk: entry.risk,
-          enforced_at: entry.enforcedAt,
-        }),
-  }
-}

@@ -104,7 +104,7 @@ function useSave(version: Version, writing: Writing, write: (next: Writing) => v
         onError: (error) => {
           const now = isCode(error, 'revision_stale') ? error.problem.current : undefined
           if (now === undefined) return
-          const current = now as unknown as Version
+          const current = now as Version
           write({ ...writing, theirs: { form: formOf(current), revision: current.revision } })
         },
       },
