@@ -199,7 +199,7 @@ describe('templates', () => {
     await one.getByRole('button', { name: 'See what v4 changes' }).click()
     await seen(one.getByText('It allows more than now.'))
     expect(await textOf(one.locator('.diff-added'))).toContain('Email templates · Write')
-    await picture(page, 'templates adopt light 1280')
+    await picture(page, 'templates adopt 1280')
     expect(await findingsOf(page)).toEqual([])
     await one.getByRole('button', { name: 'Adopt v4' }).click()
     await seen(one.getByText('Renewal briefs is now v4.'))

@@ -109,8 +109,13 @@ describe('who may publish', () => {
   })
 
   test('a client that was disabled or whose secret was changed no more', async () => {
-    await people.world.rows(`update app_user set staff_roles = '{org_admin}' where id = 'usr_bo'`)
-    await people.world.rows(`update service_client set status = 'disabled'`)
+    expect((await put('accounts', file())).status).toBe(201)
+    const set = (to: string) => people.world.rows(`update service_client set ${to}`)
+    await set(`status = 'disabled'`)
+    expect((await put('accounts', file())).status).toBe(401)
+    await set(`status = 'active'`)
+    expect((await put('accounts', file())).status).toBe(200)
+    await set(`secret_hash = repeat('0', 64)`)
     expect((await put('accounts', file())).status).toBe(401)
   })
 

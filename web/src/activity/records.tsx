@@ -24,7 +24,7 @@ function RecordRow({
   const at = clockOrDate(record.at, now)
   const { user_id: user, root_session_id: root } = record
   return (
-    <tr data-type={record.type}>
+    <tr data-type={record.type} data-record={record.id}>
       <td data-label={says.recordColumn.at}>
         <Time iso={record.at}>{at}</Time>
       </td>
