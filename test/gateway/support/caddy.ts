@@ -1,32 +1,14 @@
-import { type ChildProcess, spawn, spawnSync } from 'node:child_process'
-import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
-import { connect } from 'node:net'
+import { spawn } from 'node:child_process'
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { setTimeout as pause } from 'node:timers/promises'
 import { freePort } from './nginx.ts'
+import { listens, replaced, requireProgram } from './program.ts'
 
 const REFERENCE = 'src/gateway/caddy/Caddyfile'
 
-const isThere = () => spawnSync('caddy', ['version']).status === 0
-
-/** Caddy is here, or is installed where that can be done, or one sentence says what is missing. */
-export function requireCaddy(): void {
-  if (isThere()) return
-  if (process.getuid?.() === 0 && existsSync('/etc/debian_version')) {
-    const install = (...args: string[]) =>
-      spawnSync('apt-get', args, { env: { ...process.env, DEBIAN_FRONTEND: 'noninteractive' } })
-    const caddy = ['install', '-y', '--no-install-recommends', 'caddy']
-    if (install(...caddy).status !== 0) {
-      install('update')
-      install(...caddy)
-    }
-    if (isThere()) return
-  }
-  throw new Error(
-    'These tests need Caddy 2.6 or later: install it (Debian: apt-get install caddy).',
-  )
-}
+export const requireCaddy = (): void =>
+  requireProgram({ command: ['caddy', 'version'], package: 'caddy', needs: 'Caddy 2.6 or later' })
 
 export type Caddy = {
   readonly origin: string
@@ -40,25 +22,6 @@ export type CaddyFor = {
   readonly services: { readonly accounts: string; readonly mail: string }
   /** Undefined: the environment has none. */
   readonly secret: string | undefined
-}
-
-function replaced(text: string, from: string, to: string): string {
-  if (!text.includes(from)) throw new Error(`the reference configuration has no ${from} any more`)
-  return text.replaceAll(from, to)
-}
-
-async function listens(port: number, child: ChildProcess, said: () => string): Promise<void> {
-  for (let tries = 0; tries < 400; tries++) {
-    if (child.exitCode !== null) throw new Error(`Caddy did not start: ${said()}`)
-    const open = await new Promise<boolean>((done) => {
-      const socket = connect(port, '127.0.0.1', () => done(true))
-      socket.on('error', () => done(false))
-      socket.on('connect', () => socket.destroy())
-    })
-    if (open) return
-    await pause(25)
-  }
-  throw new Error(`Caddy did not listen: ${said()}`)
 }
 
 /** Runs the reference configuration as it is, but for the addresses. */

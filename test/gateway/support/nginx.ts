@@ -1,8 +1,7 @@
-import { type ChildProcess, spawn, spawnSync } from 'node:child_process'
+import { spawn } from 'node:child_process'
 import {
   chmodSync,
   cpSync,
-  existsSync,
   mkdirSync,
   mkdtempSync,
   readFileSync,
@@ -10,32 +9,15 @@ import {
   writeFileSync,
 } from 'node:fs'
 import { createServer, type IncomingMessage, type RequestListener, request } from 'node:http'
-import { type AddressInfo, connect, createServer as createTcp } from 'node:net'
+import { type AddressInfo, createServer as createTcp } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { setTimeout as pause } from 'node:timers/promises'
+import { listens, replaced, requireProgram } from './program.ts'
 
 const FOLDER = 'src/gateway/nginx'
 
-const isThere = () => spawnSync('nginx', ['-v']).status === 0
-
-/** nginx is here, or is installed where that can be done, or one sentence says what is missing. */
-export function requireNginx(): void {
-  if (isThere()) return
-  if (process.getuid?.() === 0 && existsSync('/etc/debian_version')) {
-    const install = (...args: string[]) =>
-      spawnSync('apt-get', args, { env: { ...process.env, DEBIAN_FRONTEND: 'noninteractive' } })
-    const nginx = ['install', '-y', '--no-install-recommends', 'nginx-light']
-    if (install(...nginx).status !== 0) {
-      install('update')
-      install(...nginx)
-    }
-    if (isThere()) return
-  }
-  throw new Error(
-    'These tests need nginx 1.22 or later: install it (Debian: apt-get install nginx-light).',
-  )
-}
+export const requireNginx = (): void =>
+  requireProgram({ command: ['nginx', '-v'], package: 'nginx-light', needs: 'nginx 1.22 or later' })
 
 export async function freePort(): Promise<number> {
   const server = createTcp()
@@ -85,26 +67,6 @@ export type NginxFor = {
   readonly unpooled?: boolean
 }
 
-function replaced(text: string, from: string, to: string): string {
-  if (!text.includes(from)) throw new Error(`the reference configuration has no ${from} any more`)
-  return text.replaceAll(from, to)
-}
-
-async function listens(port: number, child: ChildProcess, folder: string): Promise<void> {
-  for (let tries = 0; tries < 200; tries++) {
-    if (child.exitCode !== null)
-      throw new Error(`nginx did not start: ${readFileSync(join(folder, 'error.log'), 'utf8')}`)
-    const open = await new Promise<boolean>((done) => {
-      const socket = connect(port, '127.0.0.1', () => done(true))
-      socket.on('error', () => done(false))
-      socket.on('connect', () => socket.destroy())
-    })
-    if (open) return
-    await pause(25)
-  }
-  throw new Error('nginx did not listen')
-}
-
 /** Runs the reference configuration as it is, but for the addresses, a dead resolver, and where it keeps its files. */
 export async function startNginx(of: NginxFor): Promise<Nginx> {
   const folder = mkdtempSync(join(tmpdir(), 'lend-nginx-'))
@@ -128,7 +90,7 @@ export async function startNginx(of: NginxFor): Promise<Nginx> {
   writeFileSync(join(folder, 'lend-secret.conf'), `set $lend_proxy_secret "${of.secret}";`)
   const args = ['-p', folder, '-c', 'nginx.conf', '-e', 'error.log', '-g', 'daemon off;']
   const child = spawn('nginx', args, { stdio: 'ignore' })
-  await listens(port, child, folder)
+  await listens(port, child, () => readFileSync(join(folder, 'error.log'), 'utf8'))
   return {
     origin: `http://127.0.0.1:${port}`,
     log: (name) => readFileSync(join(folder, name), 'utf8'),
