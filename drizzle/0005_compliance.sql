@@ -22,14 +22,14 @@ create table activity_permission (
 create function record_is_found_by_its_permissions() returns trigger language plpgsql as $$
 begin
   insert into activity_permission (tenant_id, permission, n)
-  select distinct r.tenant_id, p, r.n from added r, jsonb_array_elements_text(
-    jsonb_path_query_array(r.data, '$.permission') || jsonb_path_query_array(r.data, '$.items[*].permission')) as p
-  where r.data ?| array['permission', 'items'];
+  select distinct new.tenant_id, p, new.n from jsonb_array_elements_text(
+    jsonb_path_query_array(new.data, '$.permission') || jsonb_path_query_array(new.data, '$.items[*].permission')) as p;
   return null;
 end $$;
 --> statement-breakpoint
-create trigger record_is_found_by_its_permissions after insert on activity referencing new table as added
-  for each statement execute function record_is_found_by_its_permissions();
+-- Starts and issues name none and pay nothing for it.
+create trigger record_is_found_by_its_permissions after insert on activity for each row
+  when (new.data ?| array['permission', 'items']) execute function record_is_found_by_its_permissions();
 --> statement-breakpoint
 insert into activity_permission (tenant_id, permission, n)
 select distinct r.tenant_id, p, r.n from activity r, jsonb_array_elements_text(
