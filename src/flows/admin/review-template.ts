@@ -42,12 +42,12 @@ export const NO_TERMS: Omit<Terms, 'limits'> = {
   context: '',
 }
 
-/** The newest published version below or above this one, which a diff is against by default. */
+/** What a diff is against by default: the newest published version before this one, or, where none is left, a retired one. */
 export const lastPublished = (
   versions: readonly VersionRow[],
   but: number,
 ): VersionRow | undefined =>
-  versions.find((one) => one.status === 'published' && one.version !== but && one.version < but) ??
+  versions.find((one) => one.status === 'published' && one.version < but) ??
   versions.find((one) => one.status === 'retired' && one.version < but)
 
 /**
