@@ -181,7 +181,7 @@ describe('one session', () => {
       .getByRole('link', { name: /^Open: Access decided/ })
       .click()
     const drawer = page.getByRole('dialog', { name: 'Access decided' })
-    await seen(drawer.getByText('The person, by an answer'))
+    await seen(drawer.getByText('The user’s answer'))
     await seen(drawer.getByText('Verified: its hash is that of its contents, and both links hold.'))
     await seen(drawer.getByText('"decided_by": "prompt"'))
     await drawer.getByRole('link', { name: 'The one before' }).click()
