@@ -81,5 +81,8 @@ export const verification = z
         public_jwk: z.record(z.string(), z.unknown()),
       })
       .optional(),
+    cut_before: time.optional().meta({
+      description: 'Records of earlier times went with their months; a checkpoint vouches for it',
+    }),
   })
   .meta({ id: 'ActivityVerification' })

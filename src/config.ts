@@ -16,6 +16,8 @@ export type Config = {
   readonly demo: boolean
   /** RFC 7638 thumbprints of all instances' checkpoint keys; null: not set. */
   readonly checkpointKeys: readonly string[] | null
+  /** How many whole months of the record are kept besides the one that is; null: all. */
+  readonly activityMonths: number | null
   /** The first seals, all of them open; null: not set. */
   readonly secretKeys: readonly SecretKey[] | null
   /** Where metrics are served, apart from everything else; null: nowhere. */
@@ -110,6 +112,17 @@ function checkpointKeysOf(text: string | undefined): readonly string[] | null {
   return keys
 }
 
+function activityMonthsOf(text: string | undefined): number | null {
+  if (text === undefined || text === '') return null
+  const months = Number(text)
+  if (!/^[0-9]{1,4}$/.test(text) || months < 1)
+    throw new BadSetting(
+      'LEND_ACTIVITY_MONTHS',
+      `must be a whole number from 1 to 9999, not ${JSON.stringify(text)}; without it, the record is kept for ever`,
+    )
+  return months
+}
+
 function secretKeysOf(text: string | undefined): readonly SecretKey[] | null {
   if (text === undefined || text === '') return null
   const keys = text.split(',').map((pair): SecretKey => {
@@ -141,6 +154,7 @@ export function configFrom(env: NodeJS.ProcessEnv, cwd: string): Config {
     dataDir: data === 'memory' ? null : isAbsolute(data) ? data : resolve(cwd, data),
     demo,
     checkpointKeys: checkpointKeysOf(env.LEND_CHECKPOINT_KEYS),
+    activityMonths: activityMonthsOf(env.LEND_ACTIVITY_MONTHS),
     secretKeys: secretKeysOf(env.LEND_SECRET_KEYS),
     metrics: metricsOf(env, port),
     loopbackOnly: loopback,

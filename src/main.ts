@@ -213,8 +213,8 @@ async function main(): Promise<void> {
     : null
   if (!demo) app.route('/', doorRoutes({ ctx, secret: doorSecret }))
   if (demo) stage('demo world ready')
-  const jobs = await startJobs(ctx, signingKey, onBug)
-
+  const { activityMonths: keptMonths } = config
+  const jobs = await startJobs(ctx, { checkpointKey: signingKey, keptMonths }, onBug)
   const counting = await startCounting(config, metrics, {
     ctx,
     gateway,

@@ -107,7 +107,8 @@ export async function verifyDatabase(
     out(`${slug}:`)
     const verified = await verifyActivity(ctx, { tenantId: id, trusted: of.trusted })
     tell(out, verified)
-    const { checkpoint } = verified
+    const { checkpoint, cut_before: cutBefore } = verified
+    if (cutBefore !== undefined) out(`records before ${cutBefore} went with their months`)
     out(
       checkpoint === undefined
         ? 'no checkpoint yet: what was cut off at the end does not show'

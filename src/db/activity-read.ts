@@ -1,4 +1,4 @@
-import { and, asc, desc, eq, inArray, notInArray, type SQL, sql } from 'drizzle-orm'
+import { and, asc, desc, eq, gte, inArray, lte, notInArray, type SQL, sql } from 'drizzle-orm'
 import type { ActivityRecord, ActivityType, ChainHead } from '../core/activity.ts'
 import type { TenantId } from '../core/vocabulary.ts'
 import { activity, activityPermission } from './tables.ts'
@@ -95,6 +95,10 @@ function recordsOf(tx: Tx, scope: Scope, { permission }: ActivityFilter) {
       eq(activityPermission.tenantId, scope.tenantId),
       eq(activityPermission.permission, permission),
       eq(activityPermission.n, activity.n),
+      // So that each is looked for in its own month alone. Not as an equality: with one more, Postgres guesses that hardly
+      // any record has both, and reads all of them instead of a page.
+      gte(activity.at, activityPermission.at),
+      lte(activity.at, activityPermission.at),
     ),
   )
 }
@@ -203,6 +207,8 @@ export async function selectActivityAt(
 
 export type ChainRow = {
   readonly chain: string
+  /** Since when there is such a chain, in seconds. */
+  readonly since: number
   readonly head: ChainHead
   /** Null: the chain has no (further) record. */
   readonly record: ActivityRecord | null
@@ -210,10 +216,17 @@ export type ChainRow = {
 
 /** Where to go on: past a chain, or within it after one of its records. */
 export type ChainPlace = { readonly chain: string; readonly seq: number; readonly within: boolean }
-type ChainSql = Row & { chain: string; headSeq: number; headHash: string; id: string | null }
+type ChainSql = Row & {
+  chain: string
+  since: number
+  headSeq: number
+  headHash: string
+  id: string | null
+}
 
-const chainRow = ({ chain, headSeq, headHash, ...row }: ChainSql): ChainRow => ({
+const chainRow = ({ chain, since, headSeq, headHash, ...row }: ChainSql): ChainRow => ({
   chain,
+  since,
   head: { seq: headSeq, hash: headHash },
   record: row.id === null ? null : recordOf(row),
 })
@@ -234,12 +247,12 @@ export async function selectSessionChains(
 ): Promise<readonly ChainRow[]> {
   const rows = await tx.sql<ChainSql>`
     with c as (
-      select id as chain, chain_seq, chain_hash from session
+      select id as chain, chain_seq, chain_hash, created_at from session
       where tenant_id = ${of.tenantId}
         and (id > ${of.after.chain} or (${of.after.within}::boolean and id = ${of.after.chain}))
         and (${of.session}::text is null or id = ${of.session})
       order by id limit ${of.chains})
-    select c.chain, c.chain_seq as "headSeq", c.chain_hash as "headHash", a.id, a.tenant_id, a.seq,
+    select c.chain, extract(epoch from c.created_at)::float8 as since, c.chain_seq as "headSeq", c.chain_hash as "headHash", a.id, a.tenant_id, a.seq,
       to_char(a.at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as at, a.type, a.agent_id,
       a.user_id, a.session_id, a.root_session_id, a.template, a.data, a.prev_hash, a.hash
     from c left join activity a
@@ -254,10 +267,11 @@ export async function selectTenantChain(
   of: { readonly tenantId: TenantId; readonly afterSeq: number; readonly limit: number },
 ): Promise<readonly ChainRow[]> {
   const rows = await tx.sql<ChainSql>`
-    select c.tenant_id as chain, c.seq as "headSeq", c.hash as "headHash", a.id, a.tenant_id, a.seq,
+    select c.tenant_id as chain, extract(epoch from t.created_at)::float8 as since, c.seq as "headSeq", c.hash as "headHash", a.id, a.tenant_id, a.seq,
       to_char(a.at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as at, a.type, a.agent_id,
       a.user_id, a.session_id, a.root_session_id, a.template, a.data, a.prev_hash, a.hash
-    from tenant_chain c left join activity a on a.chain = c.tenant_id and a.seq > ${of.afterSeq}
+    from tenant_chain c join tenant t on t.id = c.tenant_id
+    left join activity a on a.chain = c.tenant_id and a.seq > ${of.afterSeq}
     where c.tenant_id = ${of.tenantId}
     order by a.seq limit ${of.limit}`
   return rows.map(chainRow)

@@ -11,6 +11,15 @@ export type AnchoredHead = {
   readonly hash: string
 }
 
+/** What a checkpoint vouches for of the months that went from the record with it. `before` is ISO 8601. */
+export type Cut = {
+  /** All records of earlier times are gone. */
+  readonly before: string
+  /** The last records that went of chains that go on, or that a later checkpoint names. */
+  readonly heads: readonly AnchoredHead[]
+  readonly root: string
+}
+
 /** What a checkpoint's signature is over. `at` is ISO 8601 with milliseconds. */
 export type CheckpointClaims = {
   readonly n: number
@@ -21,10 +30,13 @@ export type CheckpointClaims = {
   readonly heads: number
   /** All records of transactions below this number are anchored by now. Decimal text. */
   readonly upto: string
+  /** Only where months went. */
+  readonly cut?: { readonly before: string; readonly root: string; readonly heads: number }
 }
 
-export type Checkpoint = Omit<CheckpointClaims, 'heads'> & {
+export type Checkpoint = Omit<CheckpointClaims, 'heads' | 'cut'> & {
   readonly heads: readonly AnchoredHead[]
+  readonly cut: Cut | null
   readonly public_jwk: { readonly [name: string]: unknown }
   readonly jws: string
 }
@@ -68,7 +80,7 @@ export const selectCheckpoints = (
   of: { readonly after: number; readonly limit: number },
 ): Promise<readonly Checkpoint[]> => tx.sql<Checkpoint>`
   select n, to_char(at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as at, prev_hash, heads, root,
-    public_jwk, jws, upto::text
+    public_jwk, jws, upto::text, cut
   from activity_checkpoint where n > ${of.after} order by n limit ${of.limit}`
 
 export async function lastCheckpoint(
@@ -78,6 +90,13 @@ export async function lastCheckpoint(
     select n, to_char(at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as at, jws, upto::text, heads
     from activity_checkpoint order by n desc limit 1`
   return row ?? null
+}
+
+/** The newest cut of the record, as it stands; null: everything is still there. */
+export async function lastCut(tx: Tx): Promise<Cut | null> {
+  const [row] = await tx.sql<{ cut: Cut }>`
+    select cut from activity_checkpoint where cut is not null order by n desc limit 1`
+  return row?.cut ?? null
 }
 
 /**
@@ -107,9 +126,10 @@ export async function movedHeads(
 
 export async function insertCheckpoint(tx: Tx, c: Checkpoint): Promise<void> {
   await tx.sql`
-    insert into activity_checkpoint (n, at, prev_hash, heads, root, public_jwk, jws, upto)
+    insert into activity_checkpoint (n, at, prev_hash, heads, root, public_jwk, jws, upto, cut)
     values (${c.n}, ${c.at}::text::timestamptz, ${c.prev_hash}, ${json(c.heads)}::text::jsonb, ${c.root},
-      ${json(c.public_jwk)}::text::jsonb, ${c.jws}, ${c.upto}::text::bigint)`
+      ${json(c.public_jwk)}::text::jsonb, ${c.jws}, ${c.upto}::text::bigint,
+      ${c.cut === null ? null : json(c.cut)}::text::jsonb)`
 }
 
 /** Of these heads, the ones whose record is no longer there with that hash. */

@@ -475,8 +475,9 @@ export const tenantChain = pgTable('tenant_chain', {
   hash: text('hash').notNull().default(''),
 })
 
+/** By months; `activity_months` says which parts there are. */
 export const activity = pgTable('activity', {
-  n: bigint('n', { mode: 'number' }).primaryKey().generatedAlwaysAsIdentity(),
+  n: bigint('n', { mode: 'number' }).notNull().generatedAlwaysAsIdentity(),
   id: text('id').notNull(),
   tenantId: text('tenant_id').notNull(),
   chain: text('chain').notNull(),
@@ -500,9 +501,16 @@ export const activityPermission = pgTable(
     tenantId: text('tenant_id').notNull(),
     permission: text('permission').notNull(),
     n: bigint('n', { mode: 'number' }).notNull(),
+    at: timestamp('at', { withTimezone: true, precision: 3 }).notNull(),
   },
-  (t) => [primaryKey({ columns: [t.tenantId, t.permission, t.n] })],
+  (t) => [primaryKey({ columns: [t.tenantId, t.permission, t.n, t.at] })],
 )
+
+export const activityMonths = pgTable('activity_months', {
+  part: text('part').primaryKey(),
+  starts: timestamp('starts', { withTimezone: true }).notNull(),
+  ends: timestamp('ends', { withTimezone: true }).notNull(),
+})
 
 export const activityCheckpoint = pgTable('activity_checkpoint', {
   n: integer('n').primaryKey(),
@@ -513,6 +521,7 @@ export const activityCheckpoint = pgTable('activity_checkpoint', {
   publicJwk: jsonb('public_jwk').notNull(),
   jws: text('jws').notNull(),
   upto: bigint('upto', { mode: 'number' }).notNull(),
+  cut: jsonb('cut'),
 })
 
 export const feed = pgTable('feed', {

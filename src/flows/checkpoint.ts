@@ -4,6 +4,7 @@ import { canonicalJson } from '../core/canonical-json.ts'
 import {
   type Checkpoint,
   type CheckpointClaims,
+  type Cut,
   insertCheckpoint,
   lastCheckpoint,
   lockCheckpoints,
@@ -11,10 +12,13 @@ import {
   movedHeads,
   sha256Hex,
 } from '../db/checkpoints.ts'
-import { withTx } from '../db/tx.ts'
+import { type Tx, withTx } from '../db/tx.ts'
 import type { Ctx } from '../ports.ts'
 import { secondsNow } from './live.ts'
 import { type Job, startPeriodic } from './periodic.ts'
+
+/** A private EC P-256 key. */
+export type CheckpointKey = JWK
 
 const ALG = 'ES256'
 const TYPE = 'lend-checkpoint+json'
@@ -39,6 +43,9 @@ const claimsOf = (c: Omit<Checkpoint, 'jws' | 'public_jwk'>): CheckpointClaims =
   root: c.root,
   heads: c.heads.length,
   upto: c.upto,
+  ...(c.cut === null
+    ? {}
+    : { cut: { before: c.cut.before, root: c.cut.root, heads: c.cut.heads.length } }),
 })
 
 async function signed(claims: CheckpointClaims, key: JWK): Promise<string> {
@@ -61,27 +68,41 @@ export async function makeCheckpoint(
   return withTx(ctx.db, 'checkpoint', async (tx) => {
     await lockCheckpoints(tx)
     const last = await lastCheckpoint(tx)
-    const now = secondsNow(ctx.clock)
-    const lastAt = last === null ? null : Date.parse(last.at) / 1000
-    if (lastAt !== null && now - lastAt < gapSeconds) return null
-    const since = lastAt === null ? 0 : lastAt - SLACK_SECONDS
-    const moved = await movedHeads(tx, { upto: last?.upto ?? '0', since })
-    // A long transaction anywhere holds the place back, so that heads come again; these were anchored last time.
-    const known = new Set(last?.heads.map(canonicalJson))
-    const heads = moved.heads.filter((head) => !known.has(canonicalJson(head)))
-    if (heads.length === 0) return null
-    const checkpoint = {
-      n: (last?.n ?? 0) + 1,
-      at: new Date(ctx.clock.now()).toISOString(),
-      prev_hash: last === null ? '' : sha256Hex(last.jws),
-      heads,
-      root: merkleRoot(heads),
-      upto: moved.upto,
-    }
-    const jws = await signed(claimsOf(checkpoint), key)
-    await insertCheckpoint(tx, { ...checkpoint, public_jwk: { ...publicPart(key) }, jws })
-    return checkpoint.n
+    if (last !== null && secondsNow(ctx.clock) - Date.parse(last.at) / 1000 < gapSeconds)
+      return null
+    return writeCheckpoint(ctx, tx, { key, last, cut: null })
   })
+}
+
+/** Under the lock of checkpoints. Null: there is nothing to anchor, and nothing was written. */
+export async function writeCheckpoint(
+  ctx: Ctx,
+  tx: Tx,
+  of: {
+    readonly key: JWK
+    readonly last: Awaited<ReturnType<typeof lastCheckpoint>>
+    readonly cut: Cut | null
+  },
+): Promise<number | null> {
+  const { key, last, cut } = of
+  const since = last === null ? 0 : Date.parse(last.at) / 1000 - SLACK_SECONDS
+  const moved = await movedHeads(tx, { upto: last?.upto ?? '0', since })
+  // A long transaction anywhere holds the place back, so that heads come again; these were anchored last time.
+  const known = new Set(last?.heads.map(canonicalJson))
+  const heads = moved.heads.filter((head) => !known.has(canonicalJson(head)))
+  if (heads.length === 0 && cut === null) return null
+  const checkpoint = {
+    n: (last?.n ?? 0) + 1,
+    at: new Date(ctx.clock.now()).toISOString(),
+    prev_hash: last === null ? '' : sha256Hex(last.jws),
+    heads,
+    root: merkleRoot(heads),
+    upto: moved.upto,
+    cut,
+  }
+  const jws = await signed(claimsOf(checkpoint), key)
+  await insertCheckpoint(tx, { ...checkpoint, public_jwk: { ...publicPart(key) }, jws })
+  return checkpoint.n
 }
 
 export const CHECKPOINT_PROBLEMS = [
@@ -116,6 +137,8 @@ export async function checkpointProblem(
     return 'checkpoint_altered'
   }
   if (merkleRoot(checkpoint.heads) !== checkpoint.root) return 'checkpoint_altered'
+  const { cut } = checkpoint
+  if (cut !== null && merkleRoot(cut.heads) !== cut.root) return 'checkpoint_altered'
   if (trusted !== null && !trusted.has(await calculateJwkThumbprint(publicPart(jwk))))
     return 'checkpoint_key_unknown'
   return null

@@ -9,7 +9,14 @@ import {
   selectSessionChains,
   selectTenantChain,
 } from '../db/activity-read.ts'
-import { type Checkpoint, missingHeads, selectCheckpoints } from '../db/checkpoints.ts'
+import {
+  type AnchoredHead,
+  type Checkpoint,
+  type Cut,
+  lastCut,
+  missingHeads,
+  selectCheckpoints,
+} from '../db/checkpoints.ts'
 import { withTx } from '../db/tx.ts'
 import type { Ctx } from '../ports.ts'
 import { type CHECKPOINT_PROBLEMS, checkpointProblem, thumbprintOf } from './checkpoint.ts'
@@ -20,7 +27,7 @@ export const RECORD_PROBLEMS = [
   'altered',
   /** It does not name the hash of the record before it. */
   'unlinked',
-  /** One or more records before it are not there. */
+  /** One or more records before it are not there, and no signed cut says that they went with their months. */
   'missing_before',
   /** Its number came already. */
   'out_of_order',
@@ -55,12 +62,16 @@ const PROBLEMS_MAX = 200
 type How = {
   /** An extract: records may be left out, so that gaps prove nothing. Each record alone is still checked. */
   readonly extract?: boolean
+  /** Months went from the record before this time, in seconds. What it says is vouched for by a checkpoint or not at all. */
+  readonly cutBefore?: number
 }
 
 /** Checks records as they come: any number of chains side by side, each in its own order. */
 export class ChainVerifier {
   readonly #heads = new Map<string, ChainHead>()
   readonly #how: How
+  /** Chains whose first record here is not their first, by what it names as the one before. */
+  readonly #begins = new Map<string, { readonly at: Omit<Problem, 'problem'>; before: ChainHead }>()
   readonly problems: Problem[] = []
   #ok = true
   #chains = 0
@@ -89,16 +100,32 @@ export class ChainVerifier {
       return
     }
     if (record.seq > head.seq + 1) {
-      if (!this.#how.extract) this.report({ ...at, problem: 'missing_before' })
+      if (known === undefined && this.#how.cutBefore !== undefined)
+        this.#begins.set(chain, { at, before: { seq: record.seq - 1, hash: record.prev_hash } })
+      else if (!this.#how.extract) this.report({ ...at, problem: 'missing_before' })
     } else if (record.prev_hash !== head.hash) this.report({ ...at, problem: 'unlinked' })
     this.#heads.set(chain, { seq: record.seq, hash })
   }
 
+  /** A signed checkpoint names this record: a chain may begin right after it. */
+  vouched({ chain, seq, hash }: AnchoredHead): void {
+    const begin = this.#begins.get(chain)?.before
+    if (begin?.seq === seq && begin.hash === hash) this.#begins.delete(chain)
+  }
+
+  /** All that is signed has been seen. */
+  finish(): void {
+    for (const { at } of this.#begins.values()) this.report({ ...at, problem: 'missing_before' })
+    this.#begins.clear()
+  }
+
   /** The chain is over: its last record must be the one that its session or tenant names. */
-  close(chain: string, head: ChainHead): void {
+  close({ chain, head, since }: Pick<ChainRow, 'chain' | 'head' | 'since'>): void {
     const last = this.#heads.get(chain)
     this.#heads.delete(chain)
     if (last === undefined) this.#chains++
+    // All of it may have gone; had any of it been written since, a checkpoint would name it.
+    if (last === undefined && since < (this.#how.cutBefore ?? 0)) return
     const { seq, hash } = last ?? CHAIN_START
     if (seq < head.seq) this.report({ chain, seq: head.seq, problem: 'missing_after' })
     else if (seq > head.seq || hash !== head.hash)
@@ -136,7 +163,7 @@ async function verifyTenantChain(ctx: Pick<Ctx, 'db'>, tenantId: TenantId, into:
     for (const { record } of rows) if (record !== null) into.add(record)
     const last = rows.at(-1)
     if (last === undefined) return into.report({ chain: tenantId, seq: 0, problem: 'no_head' })
-    if (rows.length < ROWS_A_PAGE) return into.close(tenantId, last.head)
+    if (rows.length < ROWS_A_PAGE) return into.close(last)
     afterSeq = last.record?.seq ?? afterSeq
   }
 }
@@ -147,7 +174,7 @@ function addPage(rows: readonly ChainRow[], full: boolean, into: ChainVerifier):
     if (row.record !== null) into.add(row.record)
     const next = rows[i + 1]
     const goesOn = next === undefined ? full : next.chain === row.chain
-    if (!goesOn) into.close(row.chain, row.head)
+    if (!goesOn) into.close(row)
   }
   const last = rows.at(-1)
   if (last === undefined) return null
@@ -173,6 +200,16 @@ async function verifySessionChains(
 
 const CHECKPOINTS_A_PAGE = 20
 
+/** Whether what a checkpoint anchored must still be there after a cut. `anchoredAt` is ISO 8601. */
+function staysAfter(cut: Cut | null): (head: AnchoredHead, anchoredAt: string) => boolean {
+  if (cut === null) return () => true
+  const gone = new Map(cut.heads.map((head) => [head.chain, head.seq]))
+  return (head, anchoredAt) => {
+    const upto = gone.get(head.chain)
+    return upto === undefined ? anchoredAt >= cut.before : head.seq > upto
+  }
+}
+
 export type LastCheckpoint = {
   readonly n: number
   readonly at: string
@@ -189,9 +226,11 @@ async function verifyCheckpoints(
     readonly tenantId: TenantId
     readonly session: string | null
     readonly trusted: ReadonlySet<string> | null
+    readonly cut: Cut | null
   },
   into: ChainVerifier,
 ): Promise<LastCheckpoint | null> {
+  const stays = staysAfter(of.cut)
   let before: Checkpoint | null = null
   for (;;) {
     const page: { after: number; limit: number } = {
@@ -206,9 +245,14 @@ async function verifyCheckpoints(
       if (problem !== null) into.report({ chain: 'checkpoint', seq: one.n, problem })
       before = one
     }
-    const heads = list
-      .flatMap((one) => one.heads)
-      .filter((h) => h.tenant_id === of.tenantId && (of.session ?? h.chain) === h.chain)
+    const own = (h: AnchoredHead) =>
+      h.tenant_id === of.tenantId && (of.session ?? h.chain) === h.chain
+    for (const one of list)
+      for (const head of [...one.heads, ...(one.cut?.heads ?? [])])
+        if (own(head)) into.vouched(head)
+    const heads = list.flatMap((one) =>
+      one.heads.filter((head) => own(head) && stays(head, one.at)),
+    )
     const missing = await withTx(ctx.db, 'verify_heads', (tx) => missingHeads(tx, heads))
     for (const head of missing) into.report({ ...head, problem: 'anchored_missing' })
     if (list.length < CHECKPOINTS_A_PAGE) break
@@ -219,7 +263,11 @@ async function verifyCheckpoints(
   return { n, at, root, key: await thumbprintOf(public_jwk), public_jwk }
 }
 
-export type Verification = Verified & { readonly checkpoint?: LastCheckpoint }
+export type Verification = Verified & {
+  readonly checkpoint?: LastCheckpoint
+  /** Records of earlier times went with their months (ISO 8601); absent: all are there. */
+  readonly cut_before?: string
+}
 
 /**
  * Recomputes the chains of a tenant, or of one session, from the database (SPEC section 11): no gap, every link, every
@@ -234,7 +282,9 @@ export async function verifyActivity(
     readonly trusted?: readonly string[] | undefined
   },
 ): Promise<Verification> {
-  const verifier = new ChainVerifier()
+  const cut = await withTx(ctx.db, 'verify_cut', lastCut)
+  const cutBefore = cut === null ? undefined : Date.parse(cut.before) / 1000
+  const verifier = new ChainVerifier(cutBefore === undefined ? {} : { cutBefore })
   const { tenantId } = of
   const session = of.session ?? null
   if (session === null) {
@@ -246,6 +296,11 @@ export async function verifyActivity(
   }
   await verifySessionChains(ctx, { tenantId, session }, verifier)
   const trusted = of.trusted === undefined ? null : new Set(of.trusted)
-  const checkpoint = await verifyCheckpoints(ctx, { tenantId, session, trusted }, verifier)
-  return { ...verifier.result(), ...(checkpoint === null ? {} : { checkpoint }) }
+  const checkpoint = await verifyCheckpoints(ctx, { tenantId, session, trusted, cut }, verifier)
+  verifier.finish()
+  return {
+    ...verifier.result(),
+    ...(checkpoint === null ? {} : { checkpoint }),
+    ...(cut === null ? {} : { cut_before: cut.before }),
+  }
 }

@@ -21,3 +21,17 @@ describe('LEND_METRICS_PORT and LEND_METRICS_HOST', () => {
     expect(() => metricsOf(env)).toThrow('LEND_METRICS_HOST')
   })
 })
+
+describe('LEND_ACTIVITY_MONTHS', () => {
+  const monthsOf = (text: string) =>
+    configFrom({ LEND_ACTIVITY_MONTHS: text }, '/srv').activityMonths
+
+  test('the record is kept for ever unless it says how long', () => {
+    expect(configFrom({}, '/srv').activityMonths).toBeNull()
+    expect(monthsOf('')).toBeNull()
+    expect(monthsOf('13')).toBe(13)
+  })
+  test.each(['0', '-1', '1.5', 'a year', '99999'])('%s is no number of months', (text) => {
+    expect(() => monthsOf(text)).toThrow('LEND_ACTIVITY_MONTHS')
+  })
+})

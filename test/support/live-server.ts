@@ -291,7 +291,9 @@ export async function serveLend(options: ServeOptions = {}): Promise<LiveServer>
     appFolder: null,
     anthropicKey: undefined,
   })
-  const jobs = withJobs ? await startJobs(ctx, await checkpointKey(null), onBug) : null
+  const jobs = withJobs
+    ? await startJobs(ctx, { checkpointKey: await checkpointKey(null), keptMonths: null }, onBug)
+    : null
   const listener = getRequestListener(app.fetch, { overrideGlobalObjects: false })
   handle = (req, res) => {
     if (!demo.handle(req, res)) void listener(req, res)
