@@ -169,6 +169,6 @@ export const replayView = (done: Replay, of: { readonly days: number }) => ({
     user_id: row.userId,
     at: iso(row.at),
     was: { outcome: REASONS[row.reason].outcome, reason: row.reason },
-    now: { outcome: now.outcome, reason: now.reason, says: REASONS[now.reason].says },
+    now: { outcome: now.outcome, reason: now.reason, says: REASONS[now.reason].tells },
   })),
 })
