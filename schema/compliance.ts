@@ -9,6 +9,7 @@ const PERMISSION_LENGTH_MAX = 128
 const DAYS_MAX = 366
 const ITEMS_MAX = 200
 
+export const TREE_EXPORT_FORMATS = ['csv', 'ndjson'] as const
 export const treeFilter = z.strictObject({
   user: id.optional(),
   agent: id.optional(),

@@ -11,6 +11,7 @@ export const ITEMS_MAX = 200
 const TITLE_LENGTH_MAX = 120
 const PURPOSE_LENGTH_MAX = 2000
 const CONTEXT_LENGTH_MAX = 20_000
+const JUSTIFICATION_LENGTH_MAX = 500
 const COMMENT_LENGTH_MAX = 4000
 const NUMBER_MAX = 1_000_000
 
@@ -24,6 +25,13 @@ export const draftItem = z.strictObject({
   narrow: narrowAsked.optional(),
 })
 
+/** An item of the ceiling, with why the job needs it. */
+const ceilingItem = draftItem.extend({
+  justification: prose(JUSTIFICATION_LENGTH_MAX)
+    .optional()
+    .meta({ description: 'Why the job needs it, for whoever reviews it. It decides nothing' }),
+})
+
 const text = (max: number) =>
   z
     .string()
@@ -33,7 +41,7 @@ const text = (max: number) =>
 export const draftTerms = {
   purpose: text(PURPOSE_LENGTH_MAX).optional().meta({ description: 'The job, in words' }),
   ceiling: z
-    .array(draftItem)
+    .array(ceilingItem)
     .max(ITEMS_MAX)
     .optional()
     .meta({ description: 'The most that a session may ever ask for' }),
@@ -132,7 +140,7 @@ export const templateVersion = z
     revision: z.int().meta({ description: 'Raised by every change of the draft; also the ETag' }),
     base_version: z.int().optional(),
     purpose: z.string(),
-    ceiling: z.array(place),
+    ceiling: z.array(place.extend({ justification: z.string().optional() })),
     context: z.string(),
     modes: z.array(z.enum(MODES)),
     limits: z.record(z.string(), z.int()),
@@ -197,13 +205,17 @@ export const templateReviewed = templateVersion
   .meta({ id: 'TemplateReviewed' })
 
 export const templateNote = z.strictObject({ comment: prose(COMMENT_LENGTH_MAX).optional() })
-export const templateCommentNew = z.strictObject({ body: prose(COMMENT_LENGTH_MAX) })
+export const templateCommentNew = z.strictObject({
+  body: prose(COMMENT_LENGTH_MAX),
+  on: draftItem.optional().meta({ description: 'An item of the ceiling; left out: the version' }),
+})
 export const templateComment = z
   .object({
     id: z.string(),
     user: z.object({ id: z.string(), login: z.string(), name: z.string() }),
     kind: z.enum(['comment', 'submitted', 'withdrawn', 'sent_back', 'approved']),
     body: z.string(),
+    on: place.optional().meta({ description: 'The item of the ceiling that it is about' }),
     created_at: time,
   })
   .meta({ id: 'TemplateComment' })

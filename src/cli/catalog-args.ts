@@ -13,12 +13,18 @@ export const CATALOG_ARGS = {
   service: { type: 'string', description: 'Which service publishes, as in accounts' },
   'client-id': {
     type: 'string',
-    description: 'The service’s client. Its secret is read from LEND_CLIENT_SECRET',
+    description:
+      'The service’s client. Its secret is read from LEND_CLIENT_SECRET, or the file of its private JSON Web Key from LEND_CLIENT_KEY',
   },
   'base-version': { type: 'string', description: 'Publish only if this is still the latest' },
   openapi: { type: 'string', description: 'For import: an OpenAPI document in JSON' },
   mcp: {
     type: 'string',
-    description: 'For import: the answer of an MCP server’s tools/list, in JSON',
+    description:
+      'For import: the URL of an MCP server, asked now, or a file with its answer to tools/list. What the server wants in Authorization is read from LEND_MCP_AUTHORIZATION',
+  },
+  'private-network': {
+    type: 'boolean',
+    description: 'The MCP server is reached inside a private network, or by plain http',
   },
 } as const satisfies ArgsDef

@@ -9,7 +9,9 @@ import {
 import { z } from 'zod'
 import { readPermissionsFile } from '../../schema/permissions-file.ts'
 import { tenantAddress } from './address.ts'
+import { serviceAuthorization } from './catalog-credential.ts'
 import { draftFromOpenApi, draftFromTools } from './catalog-draft.ts'
+import { toolsAt } from './catalog-mcp.ts'
 import type { Given } from './options.ts'
 import { CliProblem } from './run-file.ts'
 
@@ -143,18 +145,15 @@ async function ask(
   env: NodeJS.ProcessEnv,
   of: { readonly method: 'PUT' | 'POST'; readonly path: string; readonly text: string },
 ): Promise<{ readonly status: number; readonly body: Answers }> {
-  const [service, id] = ['service', 'client-id'].map((name) => needed(given, name))
-  const secret = env.LEND_CLIENT_SECRET
-  if (!secret) throw new CliProblem('Put the client’s secret in LEND_CLIENT_SECRET.')
-  const at = `${tenantAddress(given, env)}/api/catalog/services/${encodeURIComponent(service ?? '')}${of.path}`
-  const pair = `${encodeURIComponent(id ?? '')}:${encodeURIComponent(secret)}`
+  const service = needed(given, 'service')
+  const clientId = needed(given, 'client-id')
+  const issuer = tenantAddress(given, env)
+  const authorization = await serviceAuthorization(env, { clientId, issuer })
+  const at = `${issuer}/api/catalog/services/${encodeURIComponent(service)}${of.path}`
   const response = await fetch(at, {
     method: of.method,
     redirect: 'error',
-    headers: {
-      authorization: `Basic ${Buffer.from(pair).toString('base64')}`,
-      'content-type': 'application/json',
-    },
+    headers: { authorization, 'content-type': 'application/json' },
     body: of.text,
   })
   const read = answers.safeParse(await response.json().catch(() => null))
@@ -219,14 +218,25 @@ function parsedFile(name: string): unknown {
   }
 }
 
-function draft(given: Given, out: Out): number {
+const isAddress = (text: string): boolean => /^https?:/i.test(text)
+
+/** The tools of `--mcp`: of a server that is asked now, or of an answer of its that was kept in a file. */
+const toolsOf = (mcp: string, given: Given, env: NodeJS.ProcessEnv): Promise<unknown> | unknown =>
+  isAddress(mcp)
+    ? toolsAt(mcp, {
+        privateNetwork: given.flag('private-network'),
+        authorization: env.LEND_MCP_AUTHORIZATION,
+      })
+    : parsedFile(mcp)
+
+async function draft(given: Given, env: NodeJS.ProcessEnv, out: Out): Promise<number> {
   const [openapi, mcp] = [given.text('openapi'), given.text('mcp')]
   const service = needed(given, 'service')
   if ((openapi === undefined) === (mcp === undefined))
-    throw new CliProblem('Say what to import: --openapi FILE or --mcp FILE.')
+    throw new CliProblem('Say what to import: --openapi FILE, --mcp FILE or --mcp URL.')
   const made =
     openapi === undefined
-      ? draftFromTools(service, parsedFile(mcp ?? ''))
+      ? draftFromTools(service, await toolsOf(mcp ?? '', given, env))
       : draftFromOpenApi(service, parsedFile(openapi))
   out(JSON.stringify(made, null, 2))
   return 0
@@ -235,7 +245,7 @@ function draft(given: Given, out: Out): number {
 /** The command. Answers with its exit code. */
 export async function catalog(given: Given, env: NodeJS.ProcessEnv, out: Out): Promise<number> {
   const [action, file] = given.rest
-  if (action === 'import') return draft(given, out)
+  if (action === 'import') return draft(given, env, out)
   if (action !== 'check' && action !== 'diff' && action !== 'publish')
     throw new CliProblem('Say what to do: check, diff, publish or import.')
   if (file === undefined) throw new CliProblem('Say which file.')

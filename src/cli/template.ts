@@ -170,7 +170,7 @@ export async function template(
   const file = fileAt(what)
   const checked = await validated(api, file)
   if (action === 'diff') {
-    for (const line of templateDiffText(file.name, checked)) out(line)
+    for (const line of templateDiffText(file, checked)) out(line)
     return checked.diff.widens ? WIDENS : 0
   }
   for (const { pointer, code, message } of checked.problems) out(`${pointer} ${code}: ${message}`)

@@ -143,7 +143,7 @@ export function explainLayers(facts: Facts): Explanation {
       layer: row.layer as Layer,
       verdict: speaks ? said : null,
       decides,
-      says: speaks ? REASONS[said.reason].says : row.passes,
+      says: speaks ? REASONS[said.reason].tells : row.passes,
     }
   })
   assert(decided, 'the mode always has an answer')

@@ -24,6 +24,9 @@ export type Sponsor = {
   readonly status: 'active' | 'disabled' | 'gone'
 }
 
+/** Why the job needs one item of the ceiling, in its builders' words. It decides nothing. */
+export type Justification = { readonly item: Item; readonly why: string }
+
 export type VersionRow = {
   readonly version: number
   readonly status: VersionStatus
@@ -31,6 +34,7 @@ export type VersionRow = {
   readonly baseVersion: number | null
   readonly purpose: string
   readonly ceiling: readonly Item[]
+  readonly justifications: readonly Justification[]
   readonly context: string
   readonly modes: readonly Mode[]
   readonly limits: Limits
@@ -120,7 +124,7 @@ export async function selectVersions(
 ): Promise<ReadonlyMap<TemplateId, readonly VersionRow[]>> {
   const rows = await tx.sql<VersionRow & { templateId: TemplateId }>`
     select v.template_id as "templateId", v.version, v.status, v.revision, v.base_version as "baseVersion",
-      v.purpose, v.ceiling, v.context, v.modes, v.limits, v.children, v.sensitive, v.author, v.reviewer,
+      v.purpose, v.ceiling, v.justifications, v.context, v.modes, v.limits, v.children, v.sensitive, v.author, v.reviewer,
       case when coalesce(v.current_sponsor, v.sponsor) is null then null else jsonb_build_object(
         'id', coalesce(v.current_sponsor, v.sponsor), 'login', u.login, 'name', u.name,
         'status', coalesce(u.status, 'gone')) end as sponsor,
@@ -163,7 +167,14 @@ export async function insertTemplate(tx: Tx, t: TemplateRow): Promise<boolean> {
 /** What a draft says. */
 export type DraftTerms = Pick<
   VersionRow,
-  'purpose' | 'ceiling' | 'context' | 'modes' | 'limits' | 'children' | 'sensitive'
+  | 'purpose'
+  | 'ceiling'
+  | 'justifications'
+  | 'context'
+  | 'modes'
+  | 'limits'
+  | 'children'
+  | 'sensitive'
 > & { readonly sponsor: string | null }
 
 /** Writes a draft over what was, and names who wrote it. Under the template's lock. */
@@ -182,13 +193,14 @@ export async function saveDraft(
   const { template, version, terms } = of
   await tx.sql`
     insert into template_version (template_id, version, status, revision, base_version, purpose, ceiling,
-      context, modes, limits, children, sensitive, sponsor, author, updated_at)
+      justifications, context, modes, limits, children, sensitive, sponsor, author, updated_at)
     values (${template.id}, ${version}, 'draft', ${of.revision}, ${of.baseVersion}, ${terms.purpose},
-      ${json(terms.ceiling)}::text::jsonb, ${terms.context}, ${[...terms.modes]}::text[],
+      ${json(terms.ceiling)}::text::jsonb, ${json(terms.justifications)}::text::jsonb, ${terms.context}, ${[...terms.modes]}::text[],
       ${json(terms.limits)}::text::jsonb, ${json(terms.children)}::text::jsonb,
       ${json(terms.sensitive)}::text::jsonb, ${terms.sponsor}, ${of.by}, to_timestamp(${of.now}::float8))
     on conflict (template_id, version) do update set revision = excluded.revision,
-      purpose = excluded.purpose, ceiling = excluded.ceiling, context = excluded.context,
+      purpose = excluded.purpose, ceiling = excluded.ceiling,
+      justifications = excluded.justifications, context = excluded.context,
       modes = excluded.modes, limits = excluded.limits, children = excluded.children,
       sensitive = excluded.sensitive, sponsor = excluded.sponsor, updated_at = excluded.updated_at`
   await tx.sql`
@@ -233,6 +245,8 @@ export type CommentRow = {
   readonly name: string
   readonly kind: CommentKind
   readonly body: string
+  /** The item of the ceiling that it is about; null: the version. */
+  readonly item: Item | null
   /** Seconds. */
   readonly createdAt: number
 }
@@ -246,13 +260,14 @@ export async function insertComment(
     readonly userId: string
     readonly kind: CommentKind
     readonly body: string
+    readonly item?: Item | undefined
     readonly now: number
   },
 ): Promise<void> {
   await tx.sql`
-    insert into template_comment (id, tenant_id, template_id, version, user_id, kind, body, created_at)
+    insert into template_comment (id, tenant_id, template_id, version, user_id, kind, body, item, created_at)
     values (${of.id}, ${of.template.tenantId}, ${of.template.id}, ${of.version}, ${of.userId}, ${of.kind},
-      ${of.body}, to_timestamp(${of.now}::float8))`
+      ${of.body}, ${of.item === undefined ? null : json(of.item)}::text::jsonb, to_timestamp(${of.now}::float8))`
 }
 
 /** Oldest first. */
@@ -260,7 +275,7 @@ export const selectComments = (
   tx: Tx,
   of: { readonly template: TemplateRow; readonly version: number; readonly limit: number },
 ): Promise<readonly CommentRow[]> => tx.sql<CommentRow>`
-  select c.id, c.user_id as "userId", u.login, u.name, c.kind, c.body,
+  select c.id, c.user_id as "userId", u.login, u.name, c.kind, c.body, c.item,
     extract(epoch from c.created_at)::float8 as "createdAt"
   from template_comment c join app_user u on u.tenant_id = c.tenant_id and u.id = c.user_id
   where c.tenant_id = ${of.template.tenantId} and c.template_id = ${of.template.id}

@@ -124,6 +124,7 @@ export const templateVersion = pgTable(
     submittedAt: timestamp('submitted_at', { withTimezone: true, precision: 3 }),
     retiredAt: timestamp('retired_at', { withTimezone: true, precision: 3 }),
     currentSponsor: text('current_sponsor'),
+    justifications: jsonb('justifications').notNull().default([]),
   },
   (t) => [primaryKey({ columns: [t.templateId, t.version] })],
 )
@@ -146,6 +147,7 @@ export const templateComment = pgTable('template_comment', {
   version: integer('version').notNull(),
   userId: text('user_id').notNull(),
   kind: text('kind').notNull(),
+  item: jsonb('item'),
   body: text('body').notNull(),
   createdAt: timestamp('created_at', { withTimezone: true, precision: 3 }).notNull(),
 })

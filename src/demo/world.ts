@@ -160,6 +160,7 @@ export const DEMO_TENANTS: readonly DemoTenantData[] = [
     users: [
       person('studio', 'bo', 'Bo Tanaka', { staffRoles: ['builder'] }),
       person('studio', 'rhea', 'Rhea Okafor', { staffRoles: ['reviewer'] }),
+      person('studio', 'ines', 'Ines Duarte', { staffRoles: ['org_admin'] }),
     ],
     agents: [],
     enablements: [],

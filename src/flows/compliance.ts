@@ -234,7 +234,7 @@ async function decisionOf(tx: Tx, tenantId: TenantId, { data }: ActivityRecord) 
   return {
     layer: layerOf(data.reason),
     reason: data.reason,
-    says: rowOf(data.reason).says,
+    says: rowOf(data.reason).tells,
     ...(rule === null
       ? {}
       : {

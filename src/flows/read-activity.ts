@@ -9,6 +9,7 @@ import {
   selectActivity,
   selectActivityAt,
 } from '../db/activity-read.ts'
+import type { TreeFilter } from '../db/compliance.ts'
 import { type Tx, withTx } from '../db/tx.ts'
 import type { Ctx } from '../ports.ts'
 
@@ -34,7 +35,7 @@ export const readActivity = (
 const PAGE = 1000
 
 /** A record's data has no undefined members. */
-const shown = (filter: ActivityFilter) => JSON.parse(JSON.stringify(filter))
+export const shown = (filter: ActivityFilter | TreeFilter) => JSON.parse(JSON.stringify(filter))
 
 /**
  * The same records as the list shows, oldest first, in pages, so that any number of them never sits in memory. It is a

@@ -182,6 +182,7 @@ describe('one session', () => {
       .click()
     const drawer = page.getByRole('dialog', { name: 'Access decided' })
     await seen(drawer.getByText('The user’s answer'))
+    await seen(drawer.getByText('The person was asked, and said no.'))
     await seen(drawer.getByText('Verified: its hash is that of its contents, and both links hold.'))
     await seen(drawer.getByText('"decided_by": "prompt"'))
     await drawer.getByRole('link', { name: 'The one before' }).click()
@@ -220,6 +221,40 @@ describe('records and export', () => {
     const ocsf = (await download(page, /^OCSF/)).trim().split('\n')
     expect(ocsf.length).toBe(rows)
     expect(ocsf[0]).toContain('class_uid')
+  })
+
+  it('on the sessions tab the file has exactly the sessions that are shown', async () => {
+    const { page } = cleo
+    const tree = z.looseObject({ session: z.looseObject({ id: z.string() }) })
+    const trees = z.looseObject({ items: z.array(tree), next: z.string().optional() })
+    const api = await lend.as('cleo')
+    for (const filter of ['', 'permission=contracts.fields:pricing']) {
+      await page.goto(lend.at(`/activity?${filter}`))
+      await seen(page.locator('article[data-session]'))
+      await gone(page.getByRole('button', { name: 'Show more' }))
+      const shown = await page
+        .locator('article[data-session]')
+        .evaluateAll((all) => all.map((one) => one.getAttribute('data-session')))
+      await page.locator('summary', { hasText: 'Export' }).click()
+      await seen(page.getByText('The sessions that match these filters'))
+      expect(await page.getByRole('link', { name: /^OCSF/ }).count()).toBe(0)
+      for (const theme of THEMES)
+        for (const width of [360, 800, 1280]) {
+          await page.emulateMedia({ colorScheme: theme })
+          await page.setViewportSize({ width, height: 900 })
+          await picture(page, `activity-export-${theme}-${width}`)
+          expect(await wideIn(page)).toEqual([])
+        }
+      await page.locator('summary', { hasText: 'Export' }).click()
+      const lines = (await download(page, /^NDJSON/)).trim().split('\n')
+      const exported = lines.map((line) => tree.parse(JSON.parse(line)))
+      expect(exported.map((one) => one.session.id)).toEqual(shown)
+      const listed = await api.get(`/activity/sessions?limit=50&${filter}`, trees)
+      expect(exported).toEqual(listed.items)
+      const csv = (await download(page, /^CSV/)).trim().split('\r\n')
+      const inFile = new Set(csv.slice(1).map((row) => row.slice(1, row.indexOf('",'))))
+      expect([...inFile]).toEqual(shown)
+    }
   })
 
   it('more than a page is paged, each record once', async () => {

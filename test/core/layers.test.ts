@@ -2,7 +2,7 @@ import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { decide, type Facts } from '../../src/core/decide.ts'
 import { explainLayers, LAYERS } from '../../src/core/layers.ts'
-import { REASONS } from '../../src/core/reason.ts'
+import { ENDS, REASONS } from '../../src/core/reason.ts'
 import { MODES, RISKS, type RuleId } from '../../src/core/vocabulary.ts'
 
 /** Every layer's own answer, by the one decision. */
@@ -32,6 +32,15 @@ const factsOf: fc.Arbitrary<Facts> = fc
         : { allow: { id: rule('rul_allow'), suspended: allow === 'suspended' } }),
     },
   }))
+
+test('people are told of each reason as people who look on, and the agent as the agent', () => {
+  const told = Object.values({ ...REASONS, ...ENDS }).map((row) => row.tells)
+  expect(new Set(told).size).toBe(told.length)
+  for (const sentence of told) {
+    expect(sentence).toMatch(/^[A-Z].*\.$/)
+    expect(sentence).not.toMatch(/iam\.|\byour?\b|\buser\b|Go on|Look it up|may be asked again/i)
+  }
+})
 
 /** Said anew: whether a fact speaks for its layer, whatever the others say. */
 const speaks = (f: Facts): Record<string, boolean> => ({

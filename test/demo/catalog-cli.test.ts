@@ -3,7 +3,10 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { serve } from '@hono/node-server'
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { mailCredential } from '../../src/demo/tool-servers.ts'
+import { startUpstream } from '../mcp/support/upstream.ts'
+import { serveLend } from '../support/live-server.ts'
 import { createPeople, type People } from '../support/people.ts'
 import { serviceSecret } from '../support/world-seed.ts'
 
@@ -48,12 +51,15 @@ const write = (name: string, text: string) => {
   writeFileSync(path, text)
   return path
 }
-const lend = (...args: string[]) =>
+const lend = (...args: string[]) => lendWith({}, ...args)
+const lendWith = (settings: Record<string, string>, ...args: string[]) =>
   new Promise<{ code: number | null; out: string; err: string }>((done) => {
     const child: ChildProcess = spawn(
       process.execPath,
       ['--import', 'tsx', 'src/cli/main.ts', 'catalog', ...args],
-      { env: { ...process.env, LEND_CLIENT_SECRET: serviceSecret('dashboards') } },
+      {
+        env: { ...process.env, LEND_CLIENT_SECRET: serviceSecret('dashboards'), ...settings },
+      },
     )
     let [out, err] = ['', '']
     child.stdout?.on('data', (chunk) => {
@@ -131,4 +137,73 @@ test('import drafts what check then takes, strict where nothing is known', async
   const mcp = await lend('import', '--mcp', tools, '--service', 'mail')
   expect(JSON.parse(mcp.out).permissions[0]).toMatchObject({ tool: { tools: ['mail/send_email'] } })
   expect((await lend('check', write('draft2.json', mcp.out))).code).toBe(0)
+})
+
+describe('import from an MCP server that runs', () => {
+  const ids = (text: string) =>
+    (JSON.parse(text).permissions as { id: string }[]).map((one) => one.id)
+
+  test('drafts from what it lists now', async () => {
+    const upstream = await startUpstream()
+    try {
+      const from = ['--mcp', upstream.url, '--service', 'mail', '--private-network']
+      const drafted = await lend('import', ...from)
+      expect(drafted.err).toBe('')
+      expect(ids(drafted.out)).toEqual([
+        'mail.tools:send_email',
+        'mail.tools:delete_all',
+        'mail.tools:search',
+      ])
+      expect((await lend('check', write('live.json', drafted.out))).code).toBe(0)
+      upstream.tools = upstream.tools.slice(0, 1)
+      expect(ids((await lend('import', ...from)).out)).toEqual(['mail.tools:send_email'])
+      // Nothing was called, and nothing of this client's went along.
+      expect(upstream.calls).toEqual([])
+      expect(JSON.stringify(upstream.seen)).not.toContain(serviceSecret('dashboards'))
+    } finally {
+      await upstream.close()
+    }
+  })
+
+  test('under the guards of every fetch, and says what stood in the way', async () => {
+    const upstream = await startUpstream()
+    try {
+      const from = ['--mcp', upstream.url, '--service', 'mail']
+      const guarded = await lend('import', ...from)
+      expect([guarded.code, guarded.out]).toEqual([1, ''])
+      expect(guarded.err).toMatch(/is not one that may be called.*--private-network/)
+      expect(upstream.seen).toEqual([])
+      upstream.fault = (_, res) => {
+        res.writeHead(307, { location: 'http://127.0.0.1:1/mcp' }).end()
+        return true
+      }
+      const away = await lend('import', ...from, '--private-network')
+      expect(away.err).toContain('points elsewhere, and that is not followed')
+    } finally {
+      await upstream.close()
+    }
+    const gone = ['--mcp', upstream.url, '--service', 'mail', '--private-network']
+    expect((await lend('import', ...gone)).err).toContain('cannot be reached')
+  })
+
+  test('the demo’s mail server, with the credential that it wants', async () => {
+    const demo = await serveLend({ jobs: false })
+    try {
+      const url = `${demo.origin}/demo/mail/mcp`
+      const from = ['--mcp', url, '--service', 'mail', '--private-network']
+      const nobody = await lend('import', ...from)
+      expect([nobody.code, nobody.err]).toEqual([
+        1,
+        expect.stringContaining('LEND_MCP_AUTHORIZATION'),
+      ])
+      const LEND_MCP_AUTHORIZATION = mailCredential(demo.secrets, 'acme')
+      const drafted = await lendWith({ LEND_MCP_AUTHORIZATION }, 'import', ...from)
+      expect(JSON.parse(drafted.out).permissions).toMatchObject([
+        { id: 'mail.tools:send_email', risk: 'high', tool: { tools: ['mail/send_email'] } },
+      ])
+      expect(drafted.out).not.toContain(LEND_MCP_AUTHORIZATION.slice(7))
+    } finally {
+      await demo.close()
+    }
+  })
 })

@@ -47,6 +47,7 @@ test('people, by tenant', async () => {
     { who: 'acme/omar', staff: '', region: 'amer' },
     { who: 'globex/gus', staff: 'org_admin', region: 'emea' },
     { who: 'studio/bo', staff: 'builder', region: null },
+    { who: 'studio/ines', staff: 'org_admin', region: null },
     { who: 'studio/rhea', staff: 'reviewer', region: null },
   ])
 })
@@ -75,7 +76,7 @@ test('what maya, omar and gus may do, and by what', async () => {
   expect((await accessOf('maya')).sort()).toEqual([direct, ...manager].sort())
 })
 
-test.each(['adam', 'cleo', 'bo', 'rhea'])('%s may lend nothing', async (login) => {
+test.each(['adam', 'cleo', 'bo', 'rhea', 'ines'])('%s may lend nothing', async (login) => {
   expect(await accessOf(login)).toEqual([])
 })
 

@@ -100,6 +100,87 @@ describe('what agents accessed, session by session', () => {
     })
   })
 
+  const file = async (query: string, as: 'cleo' | 'maya' | 'gina' = 'cleo') => {
+    const response = await admin.raw(as, 'GET', `/activity/sessions/export?${query}`)
+    return { response, text: await response.text() }
+  }
+  const rowsOf = (csv: string) => {
+    const [head = '', ...rows] = csv.trimEnd().split('\r\n')
+    const cells = (row: string) =>
+      [...row.matchAll(/"((?:[^"]|"")*)"/g)].map(([, cell = '']) => cell.replaceAll('""', '"'))
+    return rows.map((row) =>
+      Object.fromEntries(head.split(',').map((name, i) => [name, cells(row)[i] ?? ''])),
+    )
+  }
+
+  test('the export has exactly the sessions of the list, for every filter and reader', async () => {
+    await lastWeek()
+    await admin.world.start('omar')
+    await admin.world.start('gus')
+    const queries: [string, 'cleo' | 'maya' | 'gina'][] = [
+      ['', 'cleo'],
+      ['user=usr_omar', 'cleo'],
+      ['permission=accounts:read', 'cleo'],
+      ['from=2026-11-30T09:00:30Z', 'cleo'],
+      ['to=2020-01-01T00:00:00Z', 'cleo'],
+      ['', 'maya'],
+      ['', 'gina'],
+    ]
+    for (const [query, as] of queries) {
+      const shown = await trees(`?${query}`, as as 'cleo')
+      const { response, text } = await file(`${query}&format=ndjson`, as)
+      expect(response.headers.get('Content-Disposition')).toMatch(/filename="sessions-.*\.ndjson"/)
+      const lines = text.split('\n').filter(Boolean)
+      expect(lines.map((line) => JSON.parse(line))).toEqual(shown)
+      const rows = rowsOf((await file(`${query}&format=csv`, as)).text)
+      expect(rows.map((row) => [row.session_id, row.permission, row.calls_allowed])).toEqual(
+        shown.flatMap((tree) => {
+          const id = (tree.session as Json).id
+          const asked = listIn(tree, 'items')
+          return asked.length === 0
+            ? [[id, '', '']]
+            : asked.map((item) => [id, item.permission, String(item.calls_allowed)])
+        }),
+      )
+    }
+    const [first] = rowsOf((await file('permission=accounts:read&format=csv')).text)
+    expect(first).toMatchObject({
+      ...{ login: 'maya', template: 'renewal-briefs', mode: 'auto', subagents: '1' },
+      ...{ permission: 'accounts:read', asked: '1', granted: '1 mode; 1 inherited' },
+      ...{ calls_allowed: '7', calls_denied: '1' },
+    })
+  })
+
+  test('more sessions than a page are all in the file, each once, and it is recorded', async () => {
+    await admin.world.start('maya')
+    await admin.world.pg.query(`
+      insert into session select (s.clone).* from (
+        select jsonb_populate_record(one, jsonb_build_object('id', 'ses_x' || i, 'root_id', 'ses_x' || i,
+          'created_at', one.created_at - make_interval(secs => i), 'refresh_hash', null)) as clone
+        from session one, generate_series(1, 120) i) s`)
+    const ids = (await file('format=ndjson')).text
+      .split('\n')
+      .filter(Boolean)
+      .map((line) => JSON.parse(line).session.id)
+    const listed: unknown[] = []
+    let next: unknown = ''
+    while (next !== undefined) {
+      const cursor = next === '' ? '' : `&cursor=${next}`
+      const { body } = await admin.get(`/activity/sessions?limit=50${cursor}`, 'cleo')
+      listed.push(...listIn(body, 'items').map((tree) => (tree.session as Json).id))
+      next = body.next
+    }
+    expect(listed).toHaveLength(121)
+    expect(ids).toEqual(listed)
+    const [record] = items(await admin.get('/activity?type=admin.changed', 'cleo'))
+    expect(record).toMatchObject({
+      user_id: 'usr_cleo',
+      data: { what: 'sessions.exported', changes: { format: 'ndjson', filter: {} } },
+    })
+    for (const query of ['format=ocsf', '', 'format=csv&status=live'])
+      expect((await file(query)).response.status).toBe(400)
+  })
+
   test('tells a no from a rule, from silence and from what the person does not have', async () => {
     const session = await admin.world.start('maya')
     await admin.world.ask(session, [PRICING])
@@ -253,6 +334,7 @@ describe('one record', () => {
       decision: {
         layer: 'allow_rule',
         reason: 'allow_rule',
+        says: 'A rule of the person allows it without a question.',
         rule: { id: rule.body.id, effect: 'allow', status: 'active' },
       },
       chain: { ok: true },

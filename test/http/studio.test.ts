@@ -82,6 +82,37 @@ describe('a draft', () => {
     expectProblem(await draft(), 409, 'already_exists', 'name')
   })
 
+  test('says of each item why the job needs it; published, that stands with the rest', async () => {
+    const why = 'The brief names each account.'
+    const read = { permission: 'accounts:read', justification: why }
+    const board = { permission: 'dashboard:view', resource: 'dashboard/*' }
+    await draft({ ceiling: [read, board] })
+    const shown = async (n = 1) => (await call('sol', 'GET', at(n))).body.ceiling
+    expect(await shown()).toEqual([read, board])
+    const put = (revision: number, ceiling: object[]) =>
+      call('bo', 'PUT', at(1), { ...GOOD, ceiling, revision })
+    for (const justification of ['', ' ', 'x'.repeat(501)])
+      expect((await put(1, [{ ...read, justification }])).status).toBe(400)
+    expect((await put(1, [board, read])).body.ceiling).toEqual([board, read])
+    expect((await put(2, [board, { permission: 'accounts:read' }])).status).toBe(200)
+    expect(await shown()).toEqual([board, { permission: 'accounts:read' }])
+    expect((await put(3, [read])).status).toBe(200)
+    await submit()
+    await approve()
+    expect(await shown()).toEqual([read])
+    // The next version begins with it; a change of the words alone widens nothing.
+    await call('bo', 'PUT', at(2), { base: 'published' })
+    expect(await shown(2)).toEqual([read])
+    const others = [{ ...read, justification: 'Other words' }]
+    await call('bo', 'PUT', at(2), { ...GOOD, ceiling: others, revision: 1 })
+    const { diff } = (await call('rhea', 'GET', at(2, '/diff'))).body
+    expect(diff).toMatchObject({ widens: false, items: [] })
+    await expect(
+      people.world.rows(`update template_version set justifications = '[]' where version = 1
+        and template_id = (select id from template where name = 'new-job')`),
+    ).rejects.toThrow('published_version_is_immutable')
+  })
+
   test('is listed in pages by name', async () => {
     const first = await call('bo', 'GET', '/templates?limit=2')
     const second = await call('bo', 'GET', `/templates?limit=200&cursor=${first.body.next}`)
@@ -280,6 +311,27 @@ describe('the review', () => {
       'withdrawn',
     ])
     expect(await records()).not.toContain('template.published')
+  })
+
+  test('a comment may be on one item of the ceiling, and on nothing else', async () => {
+    const ceiling = [
+      { permission: 'accounts:read' },
+      { permission: 'dashboard:view', resource: 'dashboard/*' },
+    ]
+    await draft({ ceiling })
+    await submit()
+    const say = (on?: object) => call('rhea', 'POST', at(1, '/comments'), { body: 'Why all?', on })
+    expect((await say(ceiling[1])).status).toBe(201)
+    expect((await say()).status).toBe(201)
+    for (const on of [{ permission: 'dashboard:view' }, { permission: 'email:send' }])
+      expectProblem(await say(on), 422, 'unprocessable', 'on')
+    const thread = items(await call('sol', 'GET', at(1, '/comments')))
+    for (const one of thread) expect(contract.templateComment.safeParse(one).error).toBeUndefined()
+    expect(thread.map((one) => one.on)).toEqual([undefined, ceiling[1], undefined])
+    // It stays with what it was said of, whatever becomes of the draft.
+    await call('bo', 'POST', at(1, '/withdraw'), {})
+    await call('bo', 'PUT', at(1), { ...GOOD, revision: 1 })
+    expect(items(await call('bo', 'GET', at(1, '/comments')))[1]?.on).toEqual(ceiling[1])
   })
 
   test('checks again under the lock: what the catalog lost meanwhile is not published', async () => {

@@ -136,6 +136,22 @@ test('a diff that widens says so in its exit code, with the risk of each item', 
   })
 })
 
+test('why the job needs an item goes with the file: applied, exported, and in the diff', async () => {
+  const justification = 'The brief names each account.\nNothing else tells which.'
+  const [read, ...rest] = FILE.ceiling
+  const path = file({ ...FILE, ceiling: [{ ...read, justification }, ...rest] })
+  expect((await lend(['diff', path])).text.split('\n')).toEqual(
+    expect.arrayContaining([
+      '- **added** `accounts:read` (low risk, gateway)',
+      '  > The brief names each account.',
+      '  > Nothing else tells which.',
+    ]),
+  )
+  await lend(['apply', path])
+  const exported = JSON.parse((await lend(['export', 'from-file'])).text)
+  expect(exported.ceiling).toEqual([{ ...read, justification }, ...rest])
+})
+
 test('is applied as a draft, and over an open one only when its revision is named', async () => {
   expect((await lend(['apply', file(FILE)])).text).toBe('from-file@1 draft, revision 1')
   const path = file({ ...FILE, purpose: 'Other' })

@@ -234,6 +234,13 @@ const ROOMS: Readonly<Record<string, Room>> = {
     rooms: ['src/cli', 'schema'],
     packages: ['jsonc-parser', 'zod', 'node:fs'],
   },
+  // Signs as a service's client does.
+  'src/cli/catalog-credential.ts': {
+    rooms: ['src/cli', 'src/tokens/client-keys.ts'],
+    packages: ['jose', 'node:crypto', 'node:fs'],
+  },
+  // Asks an MCP server as the tool gateway would.
+  'src/cli/catalog-mcp.ts': { rooms: ['src/cli', 'src/tool-gateway/upstream.ts'] },
 
   // An app that hosts an agent: a client of Lend like any other. It shares how a browser signs in, and nothing of the server.
   'src/app': {

@@ -25,10 +25,13 @@ import { secondsNow } from '../live.ts'
 import { badField, taken } from './change.ts'
 import { checkTemplate, type TemplateProblem } from './check-template.ts'
 
+/** An item of the ceiling, with why the job needs it. */
+type JustifiedItem = RawItem & { readonly justification?: string | undefined }
+
 /** A draft as it came in; what is absent is empty, or the default. */
 export type DraftInput = {
   readonly purpose?: string | undefined
-  readonly ceiling?: readonly RawItem[] | undefined
+  readonly ceiling?: readonly JustifiedItem[] | undefined
   readonly context?: string | undefined
   readonly modes?: readonly Mode[] | undefined
   readonly limits?: Partial<Limits> | undefined
@@ -48,6 +51,7 @@ export type Versioned = {
 export const draftOf = (v: VersionRow): DraftTerms => ({
   purpose: v.purpose,
   ceiling: v.ceiling,
+  justifications: v.justifications,
   context: v.context,
   modes: v.modes,
   limits: v.limits,
@@ -59,6 +63,7 @@ export const draftOf = (v: VersionRow): DraftTerms => ({
 const NO_TERMS: DraftTerms = {
   purpose: '',
   ceiling: [],
+  justifications: [],
   context: '',
   modes: ['ask'],
   limits: LIMITS,
@@ -67,7 +72,8 @@ const NO_TERMS: DraftTerms = {
   sponsor: null,
 }
 
-const asItem = ({ permission, resource, narrow }: RawItem): Item => ({
+/** As it is kept and compared: what is absent is not there. */
+export const asItem = ({ permission, resource, narrow }: RawItem): Item => ({
   permission,
   ...(resource === undefined ? {} : { resource }),
   ...(narrow === undefined ? {} : { narrow }),
@@ -92,9 +98,17 @@ export async function termsOf(
   const tenantId = caller.tenant.id
   const { sponsor } = input
   const person = sponsor === undefined ? null : await selectSponsor(tx, { tenantId, ref: sponsor })
+  const ceiling = input.ceiling === undefined ? over.ceiling : await itemsOf(tx, input.ceiling)
   return {
     purpose: input.purpose ?? over.purpose,
-    ceiling: input.ceiling === undefined ? over.ceiling : await itemsOf(tx, input.ceiling),
+    ceiling,
+    justifications:
+      input.ceiling === undefined
+        ? over.justifications
+        : input.ceiling.flatMap(({ justification: why }, i) => {
+            const item = ceiling[i]
+            return why === undefined || item === undefined ? [] : [{ item, why }]
+          }),
     context: input.context ?? over.context,
     modes: MODES.filter((mode) => mode === 'ask' || (input.modes ?? over.modes).includes(mode)),
     limits: { ...over.limits, ...input.limits },
@@ -299,6 +313,7 @@ export async function addComment(
     readonly version: number
     readonly kind: CommentKind
     readonly body: string
+    readonly item?: Item | undefined
   },
 ): Promise<string> {
   const { caller, ...rest } = of

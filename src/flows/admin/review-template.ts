@@ -1,4 +1,5 @@
 import type { UserCaller } from '../../callers.ts'
+import { itemKey } from '../../core/item.ts'
 import { diffTerms, type Terms } from '../../core/terms.ts'
 import type { TenantId } from '../../core/vocabulary.ts'
 import { Journal } from '../../db/activity.ts'
@@ -16,11 +17,13 @@ import {
 import type { Tx } from '../../db/tx.ts'
 import { fail, ok, type Result } from '../../fault.ts'
 import type { Ctx } from '../../ports.ts'
+import type { RawItem } from '../items.ts'
 import { secondsNow } from '../live.ts'
 import { adoptIn, adoptionOf } from './adopt-version.ts'
 import { badField } from './change.ts'
 import {
   addComment,
+  asItem,
   type CurrentView,
   ownTemplate,
   ownVersion,
@@ -219,19 +222,30 @@ export async function changeSponsor(
   return versioned(tx, template, version)
 }
 
-/** `POST …/comments`: recorded by its id; the words are in the thread. */
+/** `POST …/comments`: recorded by its id; the words are in the thread. 422 when `on` is no item of the version's ceiling. */
 export async function commentOn(
   ctx: Ctx,
   caller: UserCaller,
-  input: { readonly ref: string; readonly version: number; readonly body: string },
+  input: {
+    readonly ref: string
+    readonly version: number
+    readonly body: string
+    readonly on?: RawItem | undefined
+  },
   tx: Tx,
 ): Promise<Result<{ readonly id: string }>> {
   const own = await ownTemplate(tx, caller, input.ref)
   if (!own.ok) return own
   const { template, versions } = own.value
-  const { version, body } = input
-  if (!versions.some((one) => one.version === version)) return fail('not_found')
-  const id = await addComment(ctx, tx, { caller, template, version, kind: 'comment', body })
+  const { version, body, on } = input
+  const found = versions.find((one) => one.version === version)
+  if (found === undefined) return fail('not_found')
+  const named = on === undefined ? undefined : itemKey(asItem(on))
+  const item = found.ceiling.find((one) => itemKey(one) === named)
+  if (on !== undefined && item === undefined)
+    return badField('on', `is no item of the ceiling of version ${version}`)
+  const kind = 'comment' as const
+  const id = await addComment(ctx, tx, { caller, template, version, kind, body, item })
   const journal = new Journal(ctx, caller.tenant.id)
   record(journal, caller, template, version, 'template.commented', { comment_id: id })
   await journal.write(tx)

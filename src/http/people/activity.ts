@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import { activityFilter, activityRecord, verification } from '../../../schema/activity.ts'
 import { id, listOf } from '../../../schema/people.ts'
-import { type ActivityRecord, EXPORT_FORMATS } from '../../core/activity.ts'
+import { EXPORT_FORMATS } from '../../core/activity.ts'
 import { withTx } from '../../db/tx.ts'
 import { ok } from '../../fault.ts'
 import {
@@ -15,6 +15,7 @@ import {
 import { verifyActivity } from '../../flows/verify-activity.ts'
 import { READERS } from './admin-common.ts'
 import { endpoint, type Mount, type PeopleContext, problemFor } from './endpoint.ts'
+import { fileOf } from './file-stream.ts'
 import { cursor, limit, page } from './page.ts'
 import { read } from './write.ts'
 
@@ -53,36 +54,6 @@ const FORMATS = {
   ocsf: { type: 'application/x-ndjson', head: '', line: ocsfLine, extension: 'ocsf.ndjson' },
 } as const
 
-/** Pages as bytes, made only as fast as they are read. A fault in the middle breaks the connection off: no short file. */
-function streamOf(
-  c: PeopleContext,
-  first: readonly ActivityRecord[],
-  pages: AsyncGenerator<readonly ActivityRecord[]>,
-  format: (typeof FORMATS)[keyof typeof FORMATS],
-): ReadableStream<Uint8Array> {
-  const encoder = new TextEncoder()
-  const { deps, requestId } = c.var
-  return new ReadableStream<Uint8Array>({
-    start: (controller) => {
-      const text = format.head + first.map(format.line).join('')
-      if (text !== '') controller.enqueue(encoder.encode(text))
-    },
-    pull: async (controller) => {
-      try {
-        const { done, value } = await pages.next()
-        if (done) controller.close()
-        else controller.enqueue(encoder.encode(value.map(format.line).join('')))
-      } catch (error) {
-        deps.onBug(error, requestId)
-        controller.error(error)
-      }
-    },
-    cancel: async () => {
-      await pages.return(undefined)
-    },
-  })
-}
-
 const mountExport: Mount = (api) =>
   endpoint(
     api,
@@ -99,16 +70,7 @@ const mountExport: Mount = (api) =>
     async (c, { query }) => {
       const { format, ...filter } = query
       const pages = exportActivity(c.var.ctx, c.var.caller, { filter, format })
-      const how = FORMATS[format]
-      // An outage now is still an answer of its own; and the export is recorded before anything is sent.
-      const first = await pages.next()
-      return new Response(streamOf(c, first.value ?? [], pages, how), {
-        headers: {
-          'Content-Type': how.type,
-          'Content-Disposition': `attachment; filename="activity-${c.var.tenant.slug}.${how.extension}"`,
-          'X-Content-Type-Options': 'nosniff',
-        },
-      })
+      return fileOf(c, 'activity', pages, FORMATS[format])
     },
   )
 

@@ -5,6 +5,7 @@ import {
   recordDetail,
   reviewQuery,
   reviews,
+  TREE_EXPORT_FORMATS,
   timeline,
   treeFilter,
   treeSummary,
@@ -19,9 +20,16 @@ import {
   readTimeline,
   readTrees,
 } from '../../flows/compliance.ts'
+import {
+  exportTrees,
+  TREES_CSV_HEADER,
+  treeCsvLines,
+  treeLine,
+} from '../../flows/export-sessions.ts'
 import { secondsNow } from '../../flows/live.ts'
 import { gone, READERS, WRITERS } from './admin-common.ts'
 import { endpoint, type Mount } from './endpoint.ts'
+import { fileOf } from './file-stream.ts'
 import { byTimeAndId, cursor, limitOf, page } from './page.ts'
 import { read, write } from './write.ts'
 
@@ -77,6 +85,36 @@ const mountSessions: Mount = (api) => {
       }),
   )
 }
+
+const TREE_FORMATS = {
+  csv: {
+    type: 'text/csv; charset=utf-8; header=present',
+    head: TREES_CSV_HEADER,
+    line: treeCsvLines,
+    extension: 'csv',
+  },
+  ndjson: { type: 'application/x-ndjson', head: '', line: treeLine, extension: 'ndjson' },
+} as const
+
+const mountSessionsExport: Mount = (api) =>
+  endpoint(
+    api,
+    {
+      method: 'get',
+      path: '/activity/sessions/export',
+      summary:
+        'The same sessions as the list, all of them, as a file: NDJSON as listed, CSV a row an item. That it was made is recorded',
+      tag,
+      query: treeFilter.extend({ format: z.enum(TREE_EXPORT_FORMATS) }),
+      answers: { 200: z.string() },
+      answerType: 'application/x-ndjson',
+    },
+    (c, { query }) => {
+      const { format, ...filter } = query
+      const pages = exportTrees(c.var.ctx, c.var.caller, { filter, format })
+      return fileOf(c, 'sessions', pages, TREE_FORMATS[format])
+    },
+  )
 
 /** After all that is under `/activity` by name. */
 const mountRecord: Mount = (api) =>
@@ -151,6 +189,7 @@ const mountReviews: Mount = (api) => {
 
 export const mountCompliance: Mount = (api) => {
   mountSessions(api)
+  mountSessionsExport(api)
   mountRecord(api)
   mountReviews(api)
 }

@@ -35,7 +35,7 @@ const explainedView = ({ item, entry, verdict, layers }: ExplainedItem) => ({
   ...ratedView(item.permission, new Map(entry === null ? [] : [[entry.id, entry]])),
   outcome: verdict.outcome,
   reason: verdict.reason,
-  says: rowOf(verdict.reason).says,
+  says: rowOf(verdict.reason).tells,
   ...ruleView(verdict.ruleId),
   layers: layers.map((one) => ({
     layer: one.layer,
@@ -142,7 +142,7 @@ const mountRecorded: Mount = (api) =>
           recorded: {
             outcome: recorded.outcome,
             reason: recorded.reason,
-            says: rowOf(recorded.reason).says,
+            says: rowOf(recorded.reason).tells,
             ...(recorded.askedReason === null ? {} : { asked_reason: recorded.askedReason }),
             ...ruleView(recorded.ruleId ?? undefined),
             ...(recorded.decidedAt === null ? {} : { decided_at: iso(recorded.decidedAt) }),

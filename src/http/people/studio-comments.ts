@@ -7,7 +7,7 @@ import { ok } from '../../fault.ts'
 import { commentOn } from '../../flows/admin/review-template.ts'
 import { answered } from './admin-common.ts'
 import { endpoint, type Mount } from './endpoint.ts'
-import { byVersion, ownVersion, STAFF, STUDIO } from './studio-views.ts'
+import { byVersion, ownVersion, placeView, STAFF, STUDIO } from './studio-views.ts'
 import { read, write } from './write.ts'
 
 /** The thread of a version: only in the tenant that owns the template. */
@@ -18,6 +18,7 @@ const commentView = (row: CommentRow) => ({
   user: { id: row.userId, login: row.login, name: row.name },
   kind: row.kind,
   body: row.body,
+  ...(row.item === null ? {} : { on: placeView(row.item) }),
   created_at: iso(row.createdAt),
 })
 const COMMENTS_MAX = 500

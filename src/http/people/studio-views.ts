@@ -1,6 +1,7 @@
 import { z } from 'zod'
 import { id } from '../../../schema/people.ts'
 import { VERSION_MAX } from '../../../schema/studio.ts'
+import { itemKey } from '../../core/item.ts'
 import { REASONS } from '../../core/reason.ts'
 import type { Item } from '../../core/vocabulary.ts'
 import { selectTemplate, type TemplateRow, type VersionRow, versionsOf } from '../../db/studio.ts'
@@ -74,6 +75,11 @@ const peopleOf = (v: VersionRow) => ({
   ...(v.submittedAt === null ? {} : { submitted_at: iso(v.submittedAt) }),
 })
 
+function justified(item: Item, v: VersionRow) {
+  const found = v.justifications.find((one) => itemKey(one.item) === itemKey(item))
+  return found === undefined ? item : { ...item, justification: found.why }
+}
+
 export const versionView = (c: PeopleContext, { template, version: v, problems }: Versioned) => ({
   template: template.name,
   template_id: template.id,
@@ -83,7 +89,7 @@ export const versionView = (c: PeopleContext, { template, version: v, problems }
   revision: v.revision,
   ...(v.baseVersion === null ? {} : { base_version: v.baseVersion }),
   purpose: v.purpose,
-  ceiling: v.ceiling,
+  ceiling: v.ceiling.map((item) => justified(item, v)),
   context: v.context,
   modes: v.modes,
   limits: v.limits,
@@ -163,6 +169,6 @@ export const replayView = (done: Replay, of: { readonly days: number }) => ({
     user_id: row.userId,
     at: iso(row.at),
     was: { outcome: REASONS[row.reason].outcome, reason: row.reason },
-    now: { outcome: now.outcome, reason: now.reason, says: REASONS[now.reason].says },
+    now: { outcome: now.outcome, reason: now.reason, says: REASONS[now.reason].tells },
   })),
 })

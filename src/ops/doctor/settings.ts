@@ -16,6 +16,8 @@ const KNOWN = new Set([
   'LEND_LOG',
   'LEND_TOKEN',
   'LEND_CLIENT_SECRET',
+  'LEND_CLIENT_KEY',
+  'LEND_MCP_AUTHORIZATION',
 ])
 const OTHERS = 0o077
 

@@ -15,6 +15,7 @@ const NAMES: Readonly<Record<string, string>> = {
   gus: 'Gus Lindqvist',
   bo: 'Bo Tanaka',
   rhea: 'Rhea Okafor',
+  ines: 'Ines Duarte',
 }
 export const nameOf = (login: string): string => NAMES[login] ?? login
 

@@ -97,6 +97,9 @@ export const useRecord = (id: string) =>
   useStaffQuery<RecordDetail>(`/activity/${encodeURIComponent(id)}`)
 export const exportUrl = (tenant: string, query: Query): string =>
   `${peopleApi(tenant)}/activity/export${of(query)}`
+/** The sessions themselves, as the list gives them. */
+export const sessionsExportUrl = (tenant: string, query: Query): string =>
+  `${peopleApi(tenant)}/activity/sessions/export${of(query)}`
 export const verify = (tenant: string, session: string) =>
   call<Verification>(`${peopleApi(tenant)}/activity/verify${of({ session })}`)
 

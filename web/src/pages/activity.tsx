@@ -7,18 +7,40 @@ import { Records } from '../activity/records.tsx'
 import { Sessions } from '../activity/sessions.tsx'
 import { SessionTimeline } from '../activity/timeline.tsx'
 import { useCatalog, useTenant } from '../api/queries.ts'
-import { exportUrl, type Query, useStaff } from '../api/staff.ts'
+import { exportUrl, type Query, sessionsExportUrl, useStaff } from '../api/staff.ts'
 import { Link, searchWith, useSearch } from '../router.tsx'
 import { classes } from '../ui/parts.tsx'
 import { activityWords as says } from '../words/activity.ts'
 import { Page } from './page.tsx'
 import '../styles/staff.css'
 
-const FORMATS = ['csv', 'ndjson', 'ocsf'] as const
+const RECORD_FORMATS = ['csv', 'ndjson', 'ocsf'] as const
+const SESSION_FORMATS = ['csv', 'ndjson'] as const
 
-/** A file of exactly the records that are asked for; the server records that it was made. */
-function Export({ query, means }: { readonly query: Query; readonly means: string }) {
+type File = { readonly name: string; readonly means: string; readonly url: string }
+
+/** What each part of the screen exports: exactly what it shows, all pages of it. */
+function useFiles(
+  query: Query,
+  of: { readonly session: string | null; readonly view: string },
+): readonly File[] {
   const tenant = useTenant()
+  if (of.session === null && of.view !== 'records')
+    return SESSION_FORMATS.map((format) => ({
+      name: says.formats[format],
+      means: says.sessionFormatMeans[format],
+      url: sessionsExportUrl(tenant, { ...query, format }),
+    }))
+  const asked = of.session === null ? query : { root: of.session }
+  return RECORD_FORMATS.map((format) => ({
+    name: says.formats[format],
+    means: says.formatMeans[format],
+    url: exportUrl(tenant, { ...asked, format }),
+  }))
+}
+
+/** A file of what is shown; the server records that it was made. */
+function Export({ files, means }: { readonly files: readonly File[]; readonly means: string }) {
   return (
     <details className="menu" name="menu">
       <summary className="button">
@@ -26,15 +48,10 @@ function Export({ query, means }: { readonly query: Query; readonly means: strin
       </summary>
       <div className="menu-body">
         <p className="muted">{means}</p>
-        {FORMATS.map((format) => (
-          <a
-            key={format}
-            className="menu-item menu-link-tall"
-            href={exportUrl(tenant, { ...query, format })}
-            download
-          >
-            <strong>{says.formats[format]}</strong>
-            <span className="muted">{says.formatMeans[format]}</span>
+        {files.map((file) => (
+          <a key={file.name} className="menu-item menu-link-tall" href={file.url} download>
+            <strong>{file.name}</strong>
+            <span className="muted">{file.means}</span>
           </a>
         ))}
       </div>
@@ -75,6 +92,7 @@ export default function Activity() {
   const session = search.get('session')
   const record = search.get('record')
   const query = queryOf(search, view)
+  const files = useFiles(query, { session, view })
   const refresh = () => void client.invalidateQueries({ queryKey: [tenant, 'staff'] })
   return (
     <Page
@@ -82,8 +100,14 @@ export default function Activity() {
       lead={reads ? says.leadAll : says.leadOwn}
       actions={
         <Export
-          query={session === null ? query : { root: session }}
-          means={session === null ? says.exportMeans : says.exportMeansSession}
+          files={files}
+          means={
+            session !== null
+              ? says.exportMeansSession
+              : view === 'records'
+                ? says.exportMeans
+                : says.exportMeansSessions
+          }
         />
       }
     >

@@ -1,113 +1,20 @@
-import { Plus, SearchX, Trash2 } from 'lucide-react'
+import { Trash2 } from 'lucide-react'
 import { useState } from 'react'
 import { useCatalog } from '../api/queries.ts'
-import { useSearchCatalog } from '../api/studio.ts'
+import type { Comment } from '../api/studio.ts'
 import type { PermissionView } from '../api/types.ts'
-import { announce } from '../lib/announce.ts'
 import { narrowWords, plain } from '../lib/text.ts'
 import { Button } from '../ui/parts.tsx'
-import { Empty, ErrorState, Skeleton } from '../ui/states.tsx'
 import { studio } from '../words/studio.ts'
-import { words } from '../words.ts'
-import { useLater } from './check.ts'
-import { narrowOf, newRow, type Row, rowText } from './form.ts'
+import { CommentList, isOn } from './comments.tsx'
+import { itemOf, narrowOf, newRow, type Row, rowText } from './form.ts'
 import { describedBy, enforced, Part, PermissionMarks, Problems } from './parts.tsx'
+import { Search } from './search.tsx'
 import type { PartProps } from './terms.tsx'
 
 /** The most that a session may ever ask for, built from the catalog. */
 const says = studio.edit
-const SEARCH_MILLIS = 300
-
-function Found({
-  one,
-  has,
-  onAdd,
-}: {
-  readonly one: PermissionView
-  readonly has: boolean
-  readonly onAdd: () => void
-}) {
-  const title = plain(one.title)
-  // Of what takes a resource there may be several, each on another.
-  const again = one.resource_hint !== undefined || one.kind === 'data'
-  const can = one.delegable && (!has || again)
-  const why = one.delegable ? says.inCeiling : says.neverWhy
-  return (
-    <li className="found" data-found={one.id}>
-      <div className="item-top">
-        <span className="item-title">{title}</span>
-        <PermissionMarks of={one} />
-      </div>
-      <p className="item-unlocks">{plain(one.unlocks)}</p>
-      <p className="item-enforced">
-        <code>{one.id}</code> · {words.accessKind[one.access]} · {enforced(one.enforced_at)}
-      </p>
-      <div className="found-foot">
-        <Button
-          small
-          icon={Plus}
-          aria-label={says.addOne(title)}
-          aria-disabled={!can}
-          onClick={() => can && onAdd()}
-        >
-          {says.add}
-        </Button>
-        {(!one.delegable || has) && <span className="muted">{why}</span>}
-      </div>
-    </li>
-  )
-}
-
-function Search({ form, edit }: Pick<PartProps, 'form' | 'edit'>) {
-  const [text, setText] = useState('')
-  const q = useLater(text.trim(), SEARCH_MILLIS)
-  const found = useSearchCatalog(q)
-  const items = q === '' ? [] : (found.data?.items ?? [])
-  const add = (one: PermissionView) => {
-    const row = newRow({ permission: one.id, resource: '', narrow: '' })
-    edit({ ceiling: [...form.ceiling, row] })
-    announce(says.added(plain(one.title)))
-  }
-  return (
-    <div className="search">
-      <label className="field">
-        <span>{says.search}</span>
-        <input
-          type="search"
-          value={text}
-          maxLength={500}
-          placeholder={says.searchPlaceholder}
-          onChange={(event) => setText(event.target.value)}
-        />
-        <span className="muted">{says.searchHelp}</span>
-      </label>
-      {q !== '' && found.isPending && <Skeleton label={words.state.loading} rows={2} />}
-      {found.error && (
-        <ErrorState error={found.error} what={says.searchFailed} onRetry={() => found.refetch()} />
-      )}
-      {q !== '' && found.data && (
-        <div role="status" className="muted">
-          {items.length > 0 && says.found(items.length)}
-        </div>
-      )}
-      {q !== '' && found.data && items.length === 0 && (
-        <Empty icon={SearchX} title={says.foundNone}>
-          {says.foundNoneWhy}
-        </Empty>
-      )}
-      <ul className="found-list">
-        {items.map((one) => (
-          <Found
-            key={one.id}
-            one={one}
-            has={form.ceiling.some((row) => row.permission === one.id)}
-            onAdd={() => add(one)}
-          />
-        ))}
-      </ul>
-    </div>
-  )
-}
+const JUSTIFICATION_MAX = 500
 
 type RowProps = {
   readonly row: Row
@@ -115,6 +22,8 @@ type RowProps = {
   readonly list: 'ceiling' | 'sensitive'
   readonly check: PartProps['check']
   readonly marked: boolean
+  /** What was said of it. */
+  readonly comments: readonly Comment[]
   readonly onMark: ((marked: boolean) => void) | null
   readonly onChange: (change: Partial<Row>) => void
   readonly onRemove: () => void
@@ -150,14 +59,35 @@ function Narrow({ row, list, check, onChange }: RowProps) {
   )
 }
 
+function Justification({ row, list, check, onChange }: RowProps) {
+  const at = `/${list}/${row.key}/justification`
+  const problems = check.ofRow(list, row.key, 'justification')
+  return (
+    <label className="field">
+      <span>{says.justification}</span>
+      <textarea
+        rows={2}
+        maxLength={JUSTIFICATION_MAX}
+        value={row.justification}
+        onChange={(event) => onChange({ justification: event.target.value })}
+        {...describedBy(at, problems)}
+      />
+      <span className="muted">{says.justificationHelp}</span>
+      <Problems at={at} problems={problems} />
+    </label>
+  )
+}
+
 function CeilingRow(props: RowProps) {
-  const { row, entry, list, check, marked, onMark, onChange, onRemove } = props
+  const { row, entry, list, check, marked, comments, onMark, onChange, onRemove } = props
   const title = plain(entry?.title ?? row.permission)
   const at = `/${list}/${row.key}`
   const all = check.ofRow(list, row.key)
   const onResource = check.ofRow(list, row.key, 'resource')
   const onNarrow = check.ofRow(list, row.key, 'narrow')
-  const rest = all.filter((one) => !onResource.includes(one) && !onNarrow.includes(one))
+  const onWords = check.ofRow(list, row.key, 'justification')
+  const elsewhere = [...onResource, ...onNarrow, ...onWords]
+  const rest = all.filter((one) => !elsewhere.includes(one))
   const takesResource = entry?.resource_hint !== undefined || row.resource !== ''
   return (
     <li className="row" data-row={row.permission}>
@@ -199,6 +129,7 @@ function CeilingRow(props: RowProps) {
       )}
       {!takesResource && <Problems at={`${at}/resource`} problems={onResource} />}
       {(entry?.kind === 'data' || row.narrow !== '') && <Narrow {...props} />}
+      {list === 'ceiling' && <Justification {...props} />}
       {onMark && (
         <label className="check">
           <input
@@ -210,6 +141,7 @@ function CeilingRow(props: RowProps) {
         </label>
       )}
       <Problems at={at} problems={rest} />
+      <CommentList comments={comments} label={studio.look.saidOf(title)} />
     </li>
   )
 }
@@ -243,8 +175,8 @@ function useRows({ form, edit }: PartProps) {
   }
 }
 
-export function CeilingPart(props: PartProps) {
-  const { form, edit, check } = props
+export function CeilingPart(props: PartProps & { readonly comments: readonly Comment[] }) {
+  const { form, edit, check, comments } = props
   const catalog = useCatalog()
   const entry = (id: string) => catalog.data?.items.find((one) => one.id === id)
   const { marked, change, remove, mark } = useRows(props)
@@ -265,6 +197,7 @@ export function CeilingPart(props: PartProps) {
             list="ceiling"
             check={check}
             marked={marked(row)}
+            comments={comments.filter(isOn(itemOf(row)))}
             onMark={(on) => mark(row, on)}
             onChange={(next) => change(row, next)}
             onRemove={() => remove(row)}
@@ -281,6 +214,7 @@ export function CeilingPart(props: PartProps) {
             list="sensitive"
             check={check}
             marked
+            comments={[]}
             onMark={null}
             onChange={(next) =>
               edit({

@@ -31,8 +31,12 @@ function rowWords({ permission, resource, narrow }: Row): string {
 function linesOf(form: Form, field: Field): readonly string[] {
   switch (field) {
     case 'ceiling':
+      return form.ceiling.map((row) => {
+        const why = plain(row.justification.trim())
+        return why === '' ? rowWords(row) : `${rowWords(row)} — ${why}`
+      })
     case 'sensitive':
-      return form[field].map(rowWords)
+      return form.sensitive.map(rowWords)
     case 'children':
       return form.children.map((one) => `${one.template} ${studio.version(one.version)}`)
     case 'modes':

@@ -1,4 +1,4 @@
-import { Check, Undo2 } from 'lucide-react'
+import { Archive, Check, Undo2 } from 'lucide-react'
 import { type FormEvent, useState } from 'react'
 import { type Review, useRoles, useWrite, type Version, versionPath } from '../api/studio.ts'
 import { focusMain } from '../lib/focus.ts'
@@ -8,7 +8,7 @@ import { WriteError } from '../ui/states.tsx'
 import { toast } from '../ui/toasts.tsx'
 import { studio } from '../words/studio.ts'
 import { words } from '../words.ts'
-import { Part } from './parts.tsx'
+import { describedBy, Part, Problems, refusedAt } from './parts.tsx'
 
 /** Approve or send back: a reviewer who wrote none of it, of the revision that was looked at. */
 const says = studio.look
@@ -119,12 +119,60 @@ export function WithdrawPart({ version: v }: Of) {
   )
 }
 
+/** A published version that nobody new is to turn on or adopt. Asked twice, since it is final. */
+export function RetirePart({ version: v }: Of) {
+  const { reviews } = useRoles()
+  const retire = useWrite<Version>()
+  const [asked, setAsked] = useState(false)
+  const [why, setWhy] = useState('')
+  if (!reviews) return null
+  const send = () => {
+    if (retire.isPending) return
+    const body = why.trim() === '' ? {} : { comment: why.trim() }
+    const path = `${versionPath(v.template, v.version)}/retire`
+    retire.mutate(
+      { path, body },
+      {
+        onSuccess: () => {
+          toast(says.retired(v.version))
+          focusMain()
+        },
+      },
+    )
+  }
+  if (!asked)
+    return (
+      <div className="withdraw">
+        <Button icon={Archive} onClick={() => setAsked(true)}>
+          {says.retire}
+        </Button>
+        <span className="muted">{says.retireMeans}</span>
+      </div>
+    )
+  return (
+    <Part title={says.retire} help={says.retireMeans} tone="warn">
+      <label className="field">
+        <span>{says.retireWhy}</span>
+        <textarea rows={2} value={why} onChange={(event) => setWhy(event.target.value)} />
+      </label>
+      <WriteError error={retire.error} what={says.notDone} />
+      <div className="step-actions">
+        <Button onClick={() => setAsked(false)}>{words.cancel}</Button>
+        <Button look="danger" icon={Archive} aria-disabled={retire.isPending} onClick={send}>
+          {retire.isPending ? words.sending : says.retireNow(v.version)}
+        </Button>
+      </div>
+    </Part>
+  )
+}
+
 /** A published version whose sponsor has left: somebody is named, the version itself does not change. */
 export function SponsorLeft({ version: v }: Of) {
   const { some } = useRoles()
   const set = useWrite<Version>()
   const [login, setLogin] = useState('')
   const ready = login.trim() !== '' && !set.isPending
+  const problems = refusedAt(set.error, 'sponsor')
   const submit = (event: FormEvent) => {
     event.preventDefault()
     if (!ready) return
@@ -143,7 +191,9 @@ export function SponsorLeft({ version: v }: Of) {
               autoComplete="off"
               spellCheck={false}
               onChange={(event) => setLogin(event.target.value)}
+              {...describedBy('/sponsor', problems)}
             />
+            <Problems at="/sponsor" problems={problems} />
           </label>
           <Button type="submit" aria-disabled={!ready}>
             {set.isPending ? words.sending : says.sponsorSet}

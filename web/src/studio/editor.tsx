@@ -2,7 +2,7 @@ import { CircleAlert, CircleCheck } from 'lucide-react'
 import { useMemo, useState } from 'react'
 import { isCode } from '../api/http.ts'
 import { useTenant } from '../api/queries.ts'
-import { useWrite, type Version, versionPath } from '../api/studio.ts'
+import { useComments, useWrite, type Version, versionPath } from '../api/studio.ts'
 import { announce } from '../lib/announce.ts'
 import { useDraft } from '../lib/draft.ts'
 import { focusMain } from '../lib/focus.ts'
@@ -15,8 +15,9 @@ import { words } from '../words.ts'
 import { CeilingPart } from './ceiling.tsx'
 import { type Checked, useCheck } from './check.ts'
 import { ClashPart } from './clash.tsx'
-import { draftOf, type Form, formOf, sameForm } from './form.ts'
+import { draftOf, type Form, formOf, itemOf, sameForm } from './form.ts'
 import { Part } from './parts.tsx'
+import { PreviewPart } from './preview.tsx'
 import {
   ChildrenPart,
   ContextPart,
@@ -37,6 +38,9 @@ type Writing = {
   readonly theirs?: { readonly form: Form; readonly revision: number }
 }
 
+const isRow = (value: unknown): boolean =>
+  typeof value === 'object' && value !== null && 'justification' in value
+
 const isForm = (value: unknown): value is Form => {
   if (typeof value !== 'object' || value === null) return false
   const lists = ['ceiling', 'sensitive', 'children', 'modes']
@@ -45,7 +49,7 @@ const isForm = (value: unknown): value is Form => {
     all.length === 8 &&
     all.every(([name, part]) =>
       lists.includes(name)
-        ? Array.isArray(part)
+        ? Array.isArray(part) && (name !== 'ceiling' || part.every(isRow))
         : typeof part === (name === 'limits' ? 'object' : 'string'),
     )
   )
@@ -183,6 +187,7 @@ export function Editor({ version }: { readonly version: Version }) {
   const { submit, send } = useSubmit(version)
   const [note, setNote] = useState('')
   const check = useCheck(version.template, mine)
+  const comments = useComments(version.template, version.version, true).data?.items ?? []
   const dirty = useMemo(() => !sameForm(base, mine), [base, mine])
   const edit = (change: Partial<Form>) => write({ ...writing, mine: { ...mine, ...change } })
   if (theirs !== undefined)
@@ -202,6 +207,11 @@ export function Editor({ version }: { readonly version: Version }) {
   const canSave = dirty && !busy && readable
   const canSubmit = !busy && !check.busy && check.problems.length === 0 && check.error === null
   const part = { form: mine, edit, check }
+  const shown = {
+    ...version,
+    ceiling: mine.ceiling.map(itemOf),
+    sensitive: mine.sensitive.map(itemOf),
+  }
   return (
     <form className="editor" onSubmit={(event) => event.preventDefault()}>
       <div className="editor-main">
@@ -218,12 +228,13 @@ export function Editor({ version }: { readonly version: Version }) {
           </p>
         )}
         <PurposePart {...part} />
-        <CeilingPart {...part} />
+        <CeilingPart {...part} comments={comments} />
         <ContextPart {...part} />
         <ModesPart {...part} />
         <LimitsPart {...part} />
         <ChildrenPart {...part} own={version.template} />
         <SponsorPart {...part} />
+        <PreviewPart version={shown} />
       </div>
       <CheckPart check={check} />
       <div className="editor-bar">

@@ -11,6 +11,8 @@ export type Row = {
   readonly resource: string
   /** A filter as JSON, or nothing. */
   readonly narrow: string
+  /** Why the job needs it; of what is in the ceiling. */
+  readonly justification: string
 }
 export type Child = { readonly template: string; readonly version: number }
 export type Form = {
@@ -46,8 +48,11 @@ export function newRow(of: Omit<Row, 'key'>): Row {
 }
 
 type Place = Version['ceiling'][number]
-const rowOf = ({ permission, resource = '', narrow }: Place): Row =>
-  newRow({ permission, resource, narrow: narrow === undefined ? '' : JSON.stringify(narrow) })
+const rowOf = ({ permission, resource = '', narrow, justification = '' }: Place): Row =>
+  newRow({
+    ...{ permission, resource, justification },
+    narrow: narrow === undefined ? '' : JSON.stringify(narrow),
+  })
 
 export const formOf = (v: Version): Form => ({
   purpose: v.purpose,
@@ -74,13 +79,18 @@ export function narrowOf(text: string): Narrow | undefined | null {
   }
 }
 
-function itemOf(row: Row): Place {
+export function itemOf(row: Row): Omit<Place, 'justification'> {
   const narrow = narrowOf(row.narrow)
   return {
     permission: row.permission,
     ...(row.resource.trim() === '' ? {} : { resource: row.resource.trim() }),
     ...(narrow === undefined || narrow === null ? {} : { narrow }),
   }
+}
+
+const justifiedOf = (row: Row): Place => {
+  const justification = row.justification.trim()
+  return { ...itemOf(row), ...(justification === '' ? {} : { justification }) }
 }
 
 export type Problem = { readonly pointer: string; readonly message: string }
@@ -105,7 +115,7 @@ export function unreadable(form: Form, says: { json: string; number: string }): 
 /** What is sent. Only of a form that is readable. */
 export const draftOf = (form: Form): Omit<Draft, 'revision' | 'base'> => ({
   purpose: form.purpose,
-  ceiling: form.ceiling.map(itemOf),
+  ceiling: form.ceiling.map(justifiedOf),
   context: form.context,
   modes: [...form.modes],
   limits: Object.fromEntries(
@@ -118,6 +128,7 @@ export const draftOf = (form: Form): Omit<Draft, 'revision' | 'base'> => ({
   ...(form.sponsor.trim() === '' ? {} : { sponsor: form.sponsor.trim() }),
 })
 
+/** Which item it is: what is said of it is not in that. */
 export const rowText = ({ permission, resource, narrow }: Row): string =>
   JSON.stringify([permission, resource.trim(), narrow.trim()])
 export const childText = (one: Child): string => `${one.template}@${one.version}`
@@ -125,7 +136,9 @@ export const childText = (one: Child): string => `${one.template}@${one.version}
 /** A field without what only this page knows, for asking whether two are the same. */
 export function fieldText(form: Form, field: Field): string {
   const value = form[field]
-  if (field === 'ceiling' || field === 'sensitive') return JSON.stringify(form[field].map(rowText))
+  if (field === 'sensitive') return JSON.stringify(form.sensitive.map(rowText))
+  if (field === 'ceiling')
+    return JSON.stringify(form.ceiling.map((row) => [rowText(row), row.justification.trim()]))
   return JSON.stringify(value)
 }
 export const sameForm = (a: Form, b: Form): boolean =>
@@ -154,6 +167,18 @@ function together<One>({ base, mine, theirs }: Three<One>, text: (one: One) => s
   return [...kept, ...fresh]
 }
 
+/** Whoever changed the words of a row that both have: theirs, or mine, or both one after the other. */
+function wordsTogether(rows: readonly Row[], base: readonly Row[], theirs: readonly Row[]): Row[] {
+  const of = (list: readonly Row[], row: Row) =>
+    list.find((one) => rowText(one) === rowText(row))?.justification
+  return rows.map((row) => {
+    const [was, them] = [of(base, row), of(theirs, row)]
+    if (them === undefined || them === was || them === row.justification) return row
+    const both = row.justification === was ? them : `${row.justification}\n${them}`
+    return { ...row, justification: both.trim() }
+  })
+}
+
 export type Choice = 'mine' | 'theirs' | 'together'
 export const canJoin = (field: Field): boolean =>
   field === 'ceiling' || field === 'sensitive' || field === 'children'
@@ -167,7 +192,11 @@ export function resolved(
     choices[field] === 'theirs' ? theirs[field] : mine[field]
   const rowsOf = (field: 'ceiling' | 'sensitive'): readonly Row[] =>
     choices[field] === 'together'
-      ? together({ base: base[field], mine: mine[field], theirs: theirs[field] }, rowText)
+      ? wordsTogether(
+          together({ base: base[field], mine: mine[field], theirs: theirs[field] }, rowText),
+          base[field],
+          theirs[field],
+        )
       : pick(field)
   return {
     purpose: pick('purpose'),

@@ -1,6 +1,5 @@
 import { Plus, TriangleAlert } from 'lucide-react'
 import { type FormEvent, useState } from 'react'
-import { Refused } from '../api/http.ts'
 import { useTenant } from '../api/queries.ts'
 import {
   type NewTemplate,
@@ -18,7 +17,7 @@ import { Button, Chip } from '../ui/parts.tsx'
 import { Empty, ErrorState, Skeleton, WriteError } from '../ui/states.tsx'
 import { studio } from '../words/studio.ts'
 import { words } from '../words.ts'
-import { describedBy, Part, Problems, StatusChip } from './parts.tsx'
+import { describedBy, Part, Problems, refusedAt, StatusChip } from './parts.tsx'
 import './studio.css'
 
 function NewForm({ onDone }: { readonly onDone: () => void }) {
@@ -37,12 +36,7 @@ function NewForm({ onDone }: { readonly onDone: () => void }) {
       { onSuccess: (made) => navigate(to.version(made.template, made.version)) },
     )
   }
-  const at = (field: string) =>
-    create.error instanceof Refused
-      ? (create.error.problem.errors ?? []).flatMap((one) =>
-          one.path === field ? [{ pointer: `/${field}`, message: one.message }] : [],
-        )
-      : []
+  const at = (field: string) => refusedAt(create.error, field)
   return (
     <form className="studio-new" onSubmit={submit} aria-label={studio.new.open}>
       <label className="field">

@@ -1,5 +1,6 @@
 import { CircleAlert, type LucideIcon, ShieldBan } from 'lucide-react'
 import type { ReactNode } from 'react'
+import { Refused } from '../api/http.ts'
 import type { Version } from '../api/studio.ts'
 import type { PermissionView } from '../api/types.ts'
 import { narrowWords, plain } from '../lib/text.ts'
@@ -95,6 +96,14 @@ export function Problems({
     </ul>
   )
 }
+
+/** What the server says of one field of a body that it refused. */
+export const refusedAt = (error: unknown, field: string): readonly Problem[] =>
+  error instanceof Refused
+    ? (error.problem.errors ?? []).flatMap((one) =>
+        one.path === field ? [{ pointer: `/${field}`, message: one.message }] : [],
+      )
+    : []
 
 export const describedBy = (at: string, problems: readonly Problem[]) =>
   problems.length === 0

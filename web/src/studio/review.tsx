@@ -1,27 +1,17 @@
-import { Send, TriangleAlert } from 'lucide-react'
-import { type FormEvent, useState } from 'react'
+import { TriangleAlert } from 'lucide-react'
 import { useCatalog } from '../api/queries.ts'
-import {
-  type Reach,
-  useComments,
-  useDiff,
-  useReach,
-  useRoles,
-  useWrite,
-  type Version,
-  type VersionDiff,
-  versionPath,
-} from '../api/studio.ts'
-import { useNow } from '../lib/hooks.ts'
-import { ago, plain, plainLines } from '../lib/text.ts'
+import { type Reach, useDiff, useReach, type Version, type VersionDiff } from '../api/studio.ts'
+import { plain, plainLines } from '../lib/text.ts'
 import { Diff } from '../pages/changes.tsx'
 import { ModeMark, RiskMark, SensitiveMark } from '../ui/marks.tsx'
-import { Button, Time } from '../ui/parts.tsx'
-import { ErrorState, Skeleton, WriteError } from '../ui/states.tsx'
+import { ErrorState, Skeleton } from '../ui/states.tsx'
 import { studio } from '../words/studio.ts'
 import { words } from '../words.ts'
-import { DecidePart, SponsorLeft, WithdrawPart } from './decide.tsx'
+import { CommentsPart } from './comments.tsx'
+import { DecidePart, RetirePart, SponsorLeft, WithdrawPart } from './decide.tsx'
+import { ItemsPart } from './items.tsx'
 import { enforced, Part, Problems, placeText } from './parts.tsx'
+import { PreviewPart } from './preview.tsx'
 import { ReplayPart } from './replay.tsx'
 
 /** What a reviewer looks at before a version is published, and what anyone sees of it after. */
@@ -202,66 +192,6 @@ function TermsPart({ version: v }: Of) {
   )
 }
 
-function CommentForm({ version: v }: Of) {
-  const send = useWrite<{ id: string }>()
-  const [body, setBody] = useState('')
-  const ready = body.trim() !== '' && !send.isPending
-  const submit = (event: FormEvent) => {
-    event.preventDefault()
-    if (!ready) return
-    const path = `${versionPath(v.template, v.version)}/comments`
-    send.mutate({ path, body: { body: body.trim() } }, { onSuccess: () => setBody('') })
-  }
-  return (
-    <form className="comment-form" onSubmit={submit}>
-      <label className="field">
-        <span>{says.comment}</span>
-        <textarea rows={2} value={body} onChange={(event) => setBody(event.target.value)} />
-      </label>
-      <WriteError error={send.error} what={says.notSent} />
-      <Button icon={Send} type="submit" aria-disabled={!ready}>
-        {send.isPending ? words.sending : says.send}
-      </Button>
-    </form>
-  )
-}
-
-export function CommentsPart({ version: v }: Of) {
-  const comments = useComments(v.template, v.version, true)
-  const { some } = useRoles()
-  const now = useNow(60_000)
-  const items = comments.data?.items ?? []
-  return (
-    <Part title={says.comments}>
-      {comments.isPending && <Skeleton label={words.state.loading} rows={2} />}
-      {comments.error && !comments.data && (
-        <ErrorState
-          error={comments.error}
-          what={says.commentsFailed}
-          onRetry={() => comments.refetch()}
-        />
-      )}
-      {comments.data && items.length === 0 && <p className="muted">{says.commentsNone}</p>}
-      <ol className="comments">
-        {items.map((one) => (
-          <li key={one.id} data-comment={one.kind}>
-            <p className="muted">
-              <strong>{plain(one.user.name)}</strong> {says.kind[one.kind]}{' '}
-              <Time iso={one.created_at}>{ago(one.created_at, now)}</Time>
-            </p>
-            {one.body !== '' && (
-              <blockquote dir="auto" className="said">
-                {plainLines(one.body)}
-              </blockquote>
-            )}
-          </li>
-        ))}
-      </ol>
-      {some && <CommentForm version={v} />}
-    </Part>
-  )
-}
-
 /** A version that is not being written by whoever looks. */
 export function Look({ version: v, owned }: Of & { readonly owned: boolean }) {
   const problems = v.status === 'in_review' ? (v.problems ?? []) : []
@@ -278,12 +208,15 @@ export function Look({ version: v, owned }: Of & { readonly owned: boolean }) {
         </Part>
       )}
       <DiffPart version={v} />
+      <ItemsPart version={v} owned={owned} />
+      <PreviewPart version={v} />
       <ReachPart version={v} />
       {owned && <ReplayPart version={v} />}
       <TermsPart version={v} />
       {owned && <CommentsPart version={v} />}
       {owned && v.status === 'in_review' && <DecidePart version={v} />}
       {owned && v.status === 'in_review' && <WithdrawPart version={v} />}
+      {owned && v.status === 'published' && <RetirePart version={v} />}
     </div>
   )
 }

@@ -8,6 +8,7 @@ import { Link, paths } from '../router.tsx'
 import { Empty, ErrorState, Skeleton } from '../ui/states.tsx'
 import { studio } from '../words/studio.ts'
 import { words } from '../words.ts'
+import { CommentsPart } from './comments.tsx'
 import { Editor } from './editor.tsx'
 import { StatusChip } from './parts.tsx'
 import { Look } from './review.tsx'
@@ -71,7 +72,14 @@ export default function VersionPage({
       )}
       {v !== undefined &&
         of.data !== undefined &&
-        (edits ? <Editor version={v} /> : <Look version={v} owned={owned} />)}
+        (edits ? (
+          <>
+            <Editor version={v} />
+            <CommentsPart version={v} />
+          </>
+        ) : (
+          <Look version={v} owned={owned} />
+        ))}
     </Page>
   )
 }

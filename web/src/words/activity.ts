@@ -88,12 +88,18 @@ export const activityWords = {
   view: { sessions: 'Sessions', records: 'Records', timeline: 'Timeline' },
   export: 'Export',
   exportMeans: 'The records that match these filters, oldest first. That it was made is recorded.',
+  exportMeansSessions:
+    'The sessions that match these filters, as shown here and all of them, newest first. That it was made is recorded. Their records are in the export of Records.',
   exportMeansSession: 'The records of this session, oldest first. That it was made is recorded.',
   formats: { csv: 'CSV', ndjson: 'NDJSON', ocsf: 'OCSF' },
   formatMeans: {
     csv: 'For a spreadsheet',
     ndjson: 'One JSON a line, verifiable offline',
     ocsf: 'Open Cybersecurity Schema Framework',
+  },
+  sessionFormatMeans: {
+    csv: 'For a spreadsheet: a row for each thing asked in a session',
+    ndjson: 'One session a line, with all that is shown of it',
   },
   none: 'No session matches',
   noneWhy: 'No agent ran in this period that fits the filters.',
