@@ -11,6 +11,7 @@ import { startDemo } from './demo/start.ts'
 import { afterDemoSignIn, demoWebConfig } from './demo/world.ts'
 import { startGateway } from './gateway/gateway.ts'
 import { createApp } from './http/app.ts'
+import { clientAddress } from './http/client-address.ts'
 import { createUserTokenVerifier } from './identity/login.ts'
 import { systemClock, systemIds } from './ids.ts'
 import { startJobs } from './jobs.ts'
@@ -19,6 +20,7 @@ import { createNotify } from './notify.ts'
 import { createMetrics, type Metrics } from './ops/metrics.ts'
 import { serveMetrics } from './ops/serve.ts'
 import type { Ctx } from './ports.ts'
+import { createRates } from './rates.ts'
 import { createKeyStore } from './tokens/keys.ts'
 import { openVault } from './vault.ts'
 
@@ -142,11 +144,13 @@ function contextOf(
   },
 ): Ctx {
   const { db, notify, stopping, metrics } = of
+  const observed = metrics === null ? {} : { observe: metrics.observe }
   return {
     ...{ db, notify, stopping, clock: systemClock, ids: systemIds },
     publicUrl: config.publicUrl,
     vault: openVault(config),
-    ...(metrics === null ? {} : { observe: metrics.observe }),
+    rates: createRates({ aMinute: config.rates, db, ...observed }),
+    ...observed,
   }
 }
 
@@ -195,6 +199,7 @@ async function main(): Promise<void> {
     // What was taken back must be known before anything is let through.
     ready: () => ready && gateway.ready(),
     isFresh: gateway.isFresh,
+    addressOf: clientAddress({ trusted: config.trustedProxies, direct: config.loopbackOnly }),
     onBug,
     trustedKeys: await trustedKeys(config, signingKey),
     ...(config.demo ? { web: demoWebConfig(), afterSignIn: afterDemoSignIn } : {}),

@@ -11,7 +11,6 @@ const WIRE = {
     says: 'The database cannot be reached, so nothing was decided or changed. Try again.',
   },
   content_type_unsupported: { status: 415, says: 'The body must be application/json.' },
-  body_too_large: { status: 413, says: 'The body is too large.' },
 } as const satisfies Record<string, { readonly status: number; readonly says: string }>
 
 export type WireFault = {

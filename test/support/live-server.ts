@@ -12,12 +12,13 @@ import { startDemo } from '../../src/demo/start.ts'
 import { demoWebConfig } from '../../src/demo/world.ts'
 import { type Gateway, startGateway } from '../../src/gateway/gateway.ts'
 import { createApp } from '../../src/http/app.ts'
+import { clientAddress } from '../../src/http/client-address.ts'
 import { createUserTokenVerifier } from '../../src/identity/login.ts'
 import { systemIds } from '../../src/ids.ts'
 import { startJobs } from '../../src/jobs.ts'
 import { createNotify } from '../../src/notify.ts'
 import type { Metrics } from '../../src/ops/metrics.ts'
-import type { Ctx, Vault } from '../../src/ports.ts'
+import type { Ctx, Rates, Vault } from '../../src/ports.ts'
 import { createKeyStore } from '../../src/tokens/keys.ts'
 import type { ToolGatewayLimits } from '../../src/tool-gateway/gateway.ts'
 import { openVault } from '../../src/vault.ts'
@@ -52,6 +53,8 @@ export type ServeOptions = {
   readonly metrics?: Metrics
   /** Seals credentials; one of this instance's own by default. */
   readonly vault?: Vault
+  /** How often; without limits by default. Clients are then told apart by the connection's address. */
+  readonly rates?: (db: Db) => Rates
 }
 
 /** JSON as it came. Assertions say what is in it; give a type to read further. */
@@ -263,6 +266,7 @@ export async function serveLend(options: ServeOptions = {}): Promise<LiveServer>
     stopping: stopping.signal,
     vault,
     ...(options.metrics === undefined ? {} : { observe: options.metrics.observe }),
+    ...(options.rates === undefined ? {} : { rates: options.rates(db) }),
   }
   const keys = createKeyStore({ db, clock })
   const verifier = createUserTokenVerifier({ publicUrl, clock })
@@ -279,6 +283,7 @@ export async function serveLend(options: ServeOptions = {}): Promise<LiveServer>
     ...common,
     ready: gateway.ready,
     isFresh: gateway.isFresh,
+    addressOf: clientAddress({ trusted: [], direct: true }),
     onBug,
     web: demoWebConfig(),
     ...(options.toolGateway === undefined ? {} : { toolGateway: options.toolGateway }),
