@@ -1,4 +1,5 @@
-import { createServer, type Server } from 'node:http'
+import { setMaxListeners } from 'node:events'
+import type { Server } from 'node:http'
 import { join } from 'node:path'
 import { getRequestListener } from '@hono/node-server'
 import { checkpointKey, trustedKeys } from './checkpoint-key.ts'
@@ -11,6 +12,7 @@ import { startDemo } from './demo/start.ts'
 import { afterDemoSignIn, demoWebConfig } from './demo/world.ts'
 import { startGateway } from './gateway/gateway.ts'
 import { createApp } from './http/app.ts'
+import { boundedServer } from './http/bounded-server.ts'
 import { clientAddress } from './http/client-address.ts'
 import { createUserTokenVerifier } from './identity/login.ts'
 import { systemClock, systemIds } from './ids.ts'
@@ -27,7 +29,6 @@ import { openVault } from './vault.ts'
 /** The only place that reads the environment and wires the parts together. */
 
 const DRAIN_MILLIS_MAX = 10_000
-const KEPT_ALIVE_MILLIS = 75_000
 
 const log = createLog(process.env.LEND_LOG ?? 'info')
 
@@ -117,15 +118,11 @@ const serverOf =
     listener: ReturnType<typeof getRequestListener>,
     demo: Awaited<ReturnType<typeof startDemo>> | null,
   ) =>
-  (): Server => {
-    const server = createServer((req, res) => {
+  (): Server =>
+    boundedServer((req, res) => {
       if (demo?.handle(req, res)) return
       void listener(req, res)
     })
-    // Longer than any proxy keeps a connection idle: whoever takes up one that is just being closed is cut off.
-    server.keepAliveTimeout = KEPT_ALIVE_MILLIS
-    return server
-  }
 
 async function serve(config: Config, make: () => Server): Promise<readonly Server[]> {
   if (config.loopbackOnly) return serveLoopback(make, config.port)
@@ -173,6 +170,13 @@ async function startCounting(
   }
 }
 
+/** Whoever waits for somebody listens to it: as many as there are, and none that leaks. */
+function createDraining(): AbortController {
+  const draining = new AbortController()
+  setMaxListeners(0, draining.signal)
+  return draining
+}
+
 async function main(): Promise<void> {
   const config = configFrom(process.env, process.cwd())
   const stage = stages()
@@ -185,7 +189,7 @@ async function main(): Promise<void> {
   const onBug = (error: unknown, requestId?: string) =>
     log.error({ err: error, request_id: requestId }, 'bug')
   const notify = await createNotify(db, onBug)
-  const draining = new AbortController()
+  const draining = createDraining()
   const metrics = config.metrics === null ? null : createMetrics()
   const ctx = contextOf(config, { db, notify, stopping: draining.signal, metrics })
   const keys = createKeyStore({ db, clock: systemClock })

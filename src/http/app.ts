@@ -1,5 +1,6 @@
 import { getConnInfo } from '@hono/node-server/conninfo'
 import { type Context, Hono } from 'hono'
+import { BodyBroken } from '../body-bytes.ts'
 import type { TenantRef } from '../callers.ts'
 import { databaseAnswers } from '../db/operators.ts'
 import { findTenant } from '../db/tenants.ts'
@@ -30,9 +31,9 @@ import {
   revokeEndpoint,
   tokenEndpoint,
 } from './oauth.ts'
-import { oauthJson } from './oauth-form.ts'
+import { oauthFault, oauthJson } from './oauth-form.ts'
 import { createPeopleApi, requestIdOf } from './people/app.ts'
-import { isOutage } from './problem.ts'
+import { BROKEN_OFF, isOutage } from './problem.ts'
 import { rateFault, tooOftenAt } from './rate.ts'
 
 export type AppDeps = OAuthDeps & {
@@ -224,6 +225,7 @@ export function createApp(deps: AppDeps): Hono<Env> {
   )
   app.onError((error, c) => {
     const { requestId } = c.var
+    if (error instanceof BodyBroken) return oauthFault(BROKEN_OFF)
     deps.onBug(error, requestId)
     // I19: an outage is never an acceptance.
     return isOutage(error)

@@ -14,8 +14,7 @@ export async function readForm(request: Request): Promise<Result<URLSearchParams
     return fail('request_malformed', {
       detail: 'The body must be application/x-www-form-urlencoded.',
     })
-  const declared = Number(request.headers.get('content-length') ?? 0)
-  const body = declared > FORM_BYTES_MAX ? null : await bodyBytes(request, FORM_BYTES_MAX)
+  const body = await bodyBytes(request, FORM_BYTES_MAX)
   if (body === null)
     return fail('body_too_large', { detail: `The body is larger than ${FORM_BYTES_MAX} bytes.` })
   const text = isUtf8(body) ? Buffer.from(body).toString('utf8') : null

@@ -1,4 +1,5 @@
-import { createServer, type Server } from 'node:http'
+import { setMaxListeners } from 'node:events'
+import type { RequestListener, Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { getRequestListener } from '@hono/node-server'
 import type { Client } from '@modelcontextprotocol/sdk/client/index.js'
@@ -12,6 +13,7 @@ import { startDemo } from '../../src/demo/start.ts'
 import { demoWebConfig } from '../../src/demo/world.ts'
 import { type Gateway, startGateway } from '../../src/gateway/gateway.ts'
 import { createApp } from '../../src/http/app.ts'
+import { boundedServer, type ServerBounds } from '../../src/http/bounded-server.ts'
 import { clientAddress } from '../../src/http/client-address.ts'
 import { createUserTokenVerifier } from '../../src/identity/login.ts'
 import { systemIds } from '../../src/ids.ts'
@@ -53,6 +55,8 @@ export type ServeOptions = {
   readonly metrics?: Metrics
   /** Seals credentials; one of this instance's own by default. */
   readonly vault?: Vault
+  /** What clients may take of the server; the product's own by default. */
+  readonly bounds?: Partial<ServerBounds>
   /** How often; without limits by default. Clients are then told apart by the connection's address. */
   readonly rates?: (db: Db) => Rates
 }
@@ -236,18 +240,16 @@ async function secretsIn(db: Db): Promise<DemoSecrets> {
   return row.value
 }
 
-const KEPT_ALIVE_MILLIS = 120_000
+/** Longer than a busy test may leave a connection idle: a client that takes up one just being closed is cut off. */
+const PATIENT = { keptAliveMillis: 120_000 }
 
 /** Starts it; close it when done. */
 export async function serveLend(options: ServeOptions = {}): Promise<LiveServer> {
   const { database = 'embedded', jobs: withJobs = true } = options
-  let handle: Parameters<typeof createServer>[1] = (_req, res) => res.writeHead(503).end()
-  const { servers, port } = await listenOn(() => {
-    const server = createServer((req, res) => handle?.(req, res))
-    // Longer than a busy test may leave a connection idle: a client that takes up one just being closed is cut off.
-    server.keepAliveTimeout = KEPT_ALIVE_MILLIS
-    return server
-  })
+  let handle: RequestListener = (_req, res) => res.writeHead(503).end()
+  const { servers, port } = await listenOn(() =>
+    boundedServer((req, res) => handle(req, res), { ...PATIENT, ...options.bounds }),
+  )
   const origin = `http://localhost:${port}`
   const publicUrl = options.publicUrl ?? origin
   const db = database === 'embedded' ? await openEmbedded(null) : await openServer(database)
@@ -255,6 +257,7 @@ export async function serveLend(options: ServeOptions = {}): Promise<LiveServer>
   const onBug = (error: unknown, requestId?: string) => void bugs.push({ error, requestId })
   const notify = await createNotify(db, onBug)
   const stopping = new AbortController()
+  setMaxListeners(0, stopping.signal)
   const clock = movableClock()
   const vault = options.vault ?? openVault({ secretKeys: null, dataDir: null })
   const ctx: Ctx = {

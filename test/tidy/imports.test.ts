@@ -332,7 +332,7 @@ const ROOMS: Readonly<Record<string, Room>> = {
       'schema',
     ],
     types: ['src/core', 'src/flows'],
-    packages: ['@hono/node-server', 'hono', 'node:http', 'node:path'],
+    packages: ['@hono/node-server', 'hono', 'node:events', 'node:http', 'node:path'],
   },
 }
 
