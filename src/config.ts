@@ -1,5 +1,6 @@
 import { isIP } from 'node:net'
 import { isAbsolute, resolve } from 'node:path'
+import { RATE_LIMITS, type RateLimit } from './ports.ts'
 
 /** A key that seals what is kept for others, by name. 32 bytes in base64url. */
 export type SecretKey = { readonly kid: string; readonly key: string }
@@ -20,6 +21,10 @@ export type Config = {
   readonly activityMonths: number | null
   /** The first seals, all of them open; null: not set. */
   readonly secretKeys: readonly SecretKey[] | null
+  /** Requests a minute, of each who is counted. */
+  readonly rates: Readonly<Record<RateLimit, number>>
+  /** Addresses and networks of the proxies in front, whose `X-Forwarded-For` is believed. */
+  readonly trustedProxies: readonly string[]
   /** Where metrics are served, apart from everything else; null: nowhere. */
   readonly metrics: { readonly host: string; readonly port: number } | null
   /** Whether only loopback addresses are listened on: whenever clients can call no other, so always in the demo. */
@@ -140,6 +145,57 @@ function secretKeysOf(text: string | undefined): readonly SecretKey[] | null {
   return keys
 }
 
+/** Generous: what one well-behaved caller never reaches, and one that has gone wrong does within seconds. */
+const RATES_A_MINUTE: Config['rates'] = {
+  client: 12_000,
+  tenant: 60_000,
+  session: 600,
+  tools: 600,
+  person: 1_200,
+  point: 120_000,
+  publisher: 60,
+  address: 600,
+}
+const RATE_MAX = 1_000_000_000
+
+function ratesOf(text: string | undefined): Config['rates'] {
+  const pairs = text === undefined || text === '' ? [] : text.split(',')
+  const rates = { ...RATES_A_MINUTE }
+  for (const pair of pairs) {
+    const [, name = '', digits = ''] = /^\s*([a-z]+):([0-9]{1,10})\s*$/.exec(pair) ?? []
+    const limit = RATE_LIMITS.find((one) => one === name)
+    const count = Number(digits)
+    if (limit === undefined || count < 1 || count > RATE_MAX)
+      throw new BadSetting(
+        'LEND_RATE_LIMITS',
+        `must be pairs of a limit (${RATE_LIMITS.join(', ')}) and requests a minute (1 to ${RATE_MAX}), as in session:600,person:1200, not ${JSON.stringify(pair)}`,
+      )
+    rates[limit] = count
+  }
+  return rates
+}
+
+const isNetwork = (text: string): boolean => {
+  const [address = '', bits, more] = text.split('/')
+  const family = isIP(address)
+  if (family === 0 || more !== undefined) return false
+  return (
+    bits === undefined || (/^[0-9]{1,3}$/.test(bits) && Number(bits) <= (family === 4 ? 32 : 128))
+  )
+}
+
+function trustedProxiesOf(text: string | undefined): readonly string[] {
+  if (text === undefined || text === '') return []
+  const networks = text.split(',').map((one) => one.trim())
+  const wrong = networks.find((one) => !isNetwork(one))
+  if (wrong !== undefined)
+    throw new BadSetting(
+      'LEND_TRUSTED_PROXIES',
+      `must be IP addresses or networks, as in 10.0.0.7,10.1.0.0/16, not ${JSON.stringify(wrong)}`,
+    )
+  return networks
+}
+
 /** Environment to configuration. Throws `BadSetting` at the first setting that is wrong. */
 export function configFrom(env: NodeJS.ProcessEnv, cwd: string): Config {
   const port = portOf(env.PORT)
@@ -156,6 +212,8 @@ export function configFrom(env: NodeJS.ProcessEnv, cwd: string): Config {
     checkpointKeys: checkpointKeysOf(env.LEND_CHECKPOINT_KEYS),
     activityMonths: activityMonthsOf(env.LEND_ACTIVITY_MONTHS),
     secretKeys: secretKeysOf(env.LEND_SECRET_KEYS),
+    rates: ratesOf(env.LEND_RATE_LIMITS),
+    trustedProxies: trustedProxiesOf(env.LEND_TRUSTED_PROXIES),
     metrics: metricsOf(env, port),
     loopbackOnly: loopback,
   }

@@ -108,6 +108,12 @@ export const FAULTS = {
     says: 'This template may not start that child template.',
   },
   limit_reached: { status: 429, oauth: 'invalid_request', says: 'A limit is reached.' },
+  rate_limited: {
+    status: 429,
+    oauth: 'temporarily_unavailable',
+    says: 'Too many requests. Try again later.',
+  },
+  body_too_large: { status: 413, oauth: 'invalid_request', says: 'The body is too large.' },
   frozen: {
     status: 409,
     oauth: 'invalid_grant',

@@ -1,4 +1,5 @@
-import { createServer, type Server } from 'node:http'
+import { setMaxListeners } from 'node:events'
+import type { Server } from 'node:http'
 import { join } from 'node:path'
 import { getRequestListener } from '@hono/node-server'
 import { checkpointKey, trustedKeys } from './checkpoint-key.ts'
@@ -11,6 +12,8 @@ import { startDemo } from './demo/start.ts'
 import { afterDemoSignIn, demoWebConfig } from './demo/world.ts'
 import { startGateway } from './gateway/gateway.ts'
 import { createApp } from './http/app.ts'
+import { boundedServer } from './http/bounded-server.ts'
+import { clientAddress } from './http/client-address.ts'
 import { createUserTokenVerifier } from './identity/login.ts'
 import { systemClock, systemIds } from './ids.ts'
 import { startJobs } from './jobs.ts'
@@ -19,13 +22,13 @@ import { createNotify } from './notify.ts'
 import { createMetrics, type Metrics } from './ops/metrics.ts'
 import { serveMetrics } from './ops/serve.ts'
 import type { Ctx } from './ports.ts'
+import { createRates } from './rates.ts'
 import { createKeyStore } from './tokens/keys.ts'
 import { openVault } from './vault.ts'
 
 /** The only place that reads the environment and wires the parts together. */
 
 const DRAIN_MILLIS_MAX = 10_000
-const KEPT_ALIVE_MILLIS = 75_000
 
 const log = createLog(process.env.LEND_LOG ?? 'info')
 
@@ -115,15 +118,11 @@ const serverOf =
     listener: ReturnType<typeof getRequestListener>,
     demo: Awaited<ReturnType<typeof startDemo>> | null,
   ) =>
-  (): Server => {
-    const server = createServer((req, res) => {
+  (): Server =>
+    boundedServer((req, res) => {
       if (demo?.handle(req, res)) return
       void listener(req, res)
     })
-    // Longer than any proxy keeps a connection idle: whoever takes up one that is just being closed is cut off.
-    server.keepAliveTimeout = KEPT_ALIVE_MILLIS
-    return server
-  }
 
 async function serve(config: Config, make: () => Server): Promise<readonly Server[]> {
   if (config.loopbackOnly) return serveLoopback(make, config.port)
@@ -142,11 +141,13 @@ function contextOf(
   },
 ): Ctx {
   const { db, notify, stopping, metrics } = of
+  const observed = metrics === null ? {} : { observe: metrics.observe }
   return {
     ...{ db, notify, stopping, clock: systemClock, ids: systemIds },
     publicUrl: config.publicUrl,
     vault: openVault(config),
-    ...(metrics === null ? {} : { observe: metrics.observe }),
+    rates: createRates({ aMinute: config.rates, db, ...observed }),
+    ...observed,
   }
 }
 
@@ -169,6 +170,13 @@ async function startCounting(
   }
 }
 
+/** Whoever waits for somebody listens to it: as many as there are, and none that leaks. */
+function createDraining(): AbortController {
+  const draining = new AbortController()
+  setMaxListeners(0, draining.signal)
+  return draining
+}
+
 async function main(): Promise<void> {
   const config = configFrom(process.env, process.cwd())
   const stage = stages()
@@ -181,7 +189,7 @@ async function main(): Promise<void> {
   const onBug = (error: unknown, requestId?: string) =>
     log.error({ err: error, request_id: requestId }, 'bug')
   const notify = await createNotify(db, onBug)
-  const draining = new AbortController()
+  const draining = createDraining()
   const metrics = config.metrics === null ? null : createMetrics()
   const ctx = contextOf(config, { db, notify, stopping: draining.signal, metrics })
   const keys = createKeyStore({ db, clock: systemClock })
@@ -195,6 +203,7 @@ async function main(): Promise<void> {
     // What was taken back must be known before anything is let through.
     ready: () => ready && gateway.ready(),
     isFresh: gateway.isFresh,
+    addressOf: clientAddress({ trusted: config.trustedProxies, direct: config.loopbackOnly }),
     onBug,
     trustedKeys: await trustedKeys(config, signingKey),
     ...(config.demo ? { web: demoWebConfig(), afterSignIn: afterDemoSignIn } : {}),

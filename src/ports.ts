@@ -71,8 +71,33 @@ export type Observe = {
   readonly tokenIssued: (how: string) => void
   /** The token endpoint refused; `reason` is the fault's code. */
   readonly tokenRefused: (reason: string) => void
+  /** A request was turned away for coming too often. */
+  readonly rateLimited: (limit: RateLimit) => void
+  /** What this instance counted could not be told to the others. */
+  readonly rateUnshared: () => void
   /** A request was answered at one of the closed list of doors. */
   readonly answered: (door: string, status: number, seconds: number) => void
+}
+
+/** How often, a minute: each of these for itself. */
+export const RATE_LIMITS = [
+  'client',
+  'tenant',
+  'session',
+  'tools',
+  'person',
+  'point',
+  'publisher',
+  'address',
+] as const
+export type RateLimit = (typeof RATE_LIMITS)[number]
+
+/** Counts requests in this process and tells other instances now and then (`src/rates.ts`). Waits for nothing, never throws. */
+export type Rates = {
+  /** Counts one request of whoever `key` is. Null: go on. Else in how many seconds to try again, at least one. */
+  readonly take: (limit: RateLimit, key: string) => Promise<number | null>
+  /** The same, but counts nothing. */
+  readonly look: (limit: RateLimit, key: string) => Promise<number | null>
 }
 
 /** What every flow is given. */
@@ -89,6 +114,8 @@ export type Ctx = {
   readonly vault?: Vault
   /** Absent: nobody counts. */
   readonly observe?: Observe
+  /** Absent: as often as anybody likes. */
+  readonly rates?: Rates
 }
 
 export const issuerOf = (ctx: Pick<Ctx, 'publicUrl'>, tenant: string): string =>

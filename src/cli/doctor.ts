@@ -6,7 +6,7 @@ import { databaseFindings, unreachable } from '../ops/doctor/database.ts'
 import { type Finding, finding, type Level, well } from '../ops/doctor/finding.ts'
 import { existingVault } from '../ops/doctor/keys.ts'
 import { providerFindings, publicUrlFindings } from '../ops/doctor/reach.ts'
-import { dataFolder, sharedSettings, unknownSettings } from '../ops/doctor/settings.ts'
+import { dataFolder, proxies, sharedSettings, unknownSettings } from '../ops/doctor/settings.ts'
 
 /**
  * `lend doctor`: looks at everything that an instance with these settings depends on, and changes nothing. Exit status 0:
@@ -71,7 +71,7 @@ async function inside(config: Config, db: Db): Promise<readonly Finding[]> {
 }
 
 async function found(config: Config): Promise<readonly Finding[]> {
-  const outside = [...sharedSettings(config), ...(await dataFolder(config))]
+  const outside = [...sharedSettings(config), ...proxies(config), ...(await dataFolder(config))]
   const db = await look(config)
   if ('check' in db) return [...outside, db, ...(await publicUrlFindings(config.publicUrl, null))]
   try {

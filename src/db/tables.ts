@@ -659,3 +659,26 @@ export const gatewayFeedTrimmed = pgTable('gateway_feed_trimmed', {
   xid: xid8('xid').notNull(),
   id: bigint('id', { mode: 'number' }).notNull(),
 })
+
+/** Unlogged, and written by the rate limiter's library. */
+export const rateCount = pgTable('rate_count', {
+  key: text('key').primaryKey(),
+  points: integer('points').notNull().default(0),
+  expire: bigint('expire', { mode: 'number' }),
+})
+
+export const instanceReport = pgTable('instance_report', {
+  instance: text('instance').primaryKey(),
+  at: timestamp('at', { withTimezone: true }).notNull(),
+  said: jsonb('said').notNull(),
+})
+
+export const alertState = pgTable('alert_state', {
+  name: text('name').primaryKey(),
+  failing: boolean('failing').notNull(),
+  changes: integer('changes').notNull(),
+  changedAt: timestamp('changed_at', { withTimezone: true }).notNull(),
+  told: boolean('told').notNull().default(false),
+  tries: integer('tries').notNull().default(0),
+  triedAt: timestamp('tried_at', { withTimezone: true }),
+})

@@ -2,6 +2,7 @@ import { Journal } from '../db/activity.ts'
 import { sweepBrowserSessions } from '../db/browser-sessions.ts'
 import { endSubtree, expirePrompts } from '../db/endings.ts'
 import { deleteOldGatewayFeed } from '../db/gateway.ts'
+import { deleteOldRates } from '../db/rate-store.ts'
 import {
   type DueTree,
   deleteOldAssertions,
@@ -82,6 +83,7 @@ export async function sweep(ctx: Ctx): Promise<Swept> {
     await deletePassedFeed(tx, old),
     await sweepBrowserSessions(tx, now),
     await deleteOldGatewayFeed(tx, old),
+    await deleteOldRates(tx, { ...old, before: now }),
   ])
   if (failures.length > 0)
     throw new AggregateError(failures, `the sweep failed in ${failures.length} session trees`)

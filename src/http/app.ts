@@ -1,4 +1,6 @@
+import { getConnInfo } from '@hono/node-server/conninfo'
 import { type Context, Hono } from 'hono'
+import { BodyBroken } from '../body-bytes.ts'
 import type { TenantRef } from '../callers.ts'
 import { databaseAnswers } from '../db/operators.ts'
 import { findTenant } from '../db/tenants.ts'
@@ -14,6 +16,7 @@ import { authzenRoutes } from './authzen.ts'
 import { messagePage } from './browser/pages.ts'
 import { browserRoutes, type WebConfig } from './browser/routes.ts'
 import { browserUserFrom } from './browser/sign-in.ts'
+import type { clientAddress } from './client-address.ts'
 import { doorOf } from './doors.ts'
 import { enforceRoutes } from './enforce.ts'
 import { enforceDataRoutes } from './enforce-data.ts'
@@ -28,9 +31,10 @@ import {
   revokeEndpoint,
   tokenEndpoint,
 } from './oauth.ts'
-import { oauthJson } from './oauth-form.ts'
+import { oauthFault, oauthJson } from './oauth-form.ts'
 import { createPeopleApi, requestIdOf } from './people/app.ts'
-import { isOutage } from './problem.ts'
+import { BROKEN_OFF, isOutage } from './problem.ts'
+import { rateFault, tooOftenAt } from './rate.ts'
 
 export type AppDeps = OAuthDeps & {
   /** What the web page is told before anybody has signed in; by default, that this is no demo. */
@@ -45,6 +49,8 @@ export type AppDeps = OAuthDeps & {
   readonly gateway?: Pick<Gateway, 'check'>
   /** Whether what was taken back is known up to a minute ago; by default, that there is nothing to know. */
   readonly isFresh?: () => boolean
+  /** Whose address a request is from, where that can be known; absent: noise is counted of nobody. */
+  readonly addressOf?: ReturnType<typeof clientAddress>
   /** Whether this instance may take traffic. */
   readonly ready: () => boolean
   readonly onBug: (error: unknown, requestId: string) => void
@@ -63,6 +69,35 @@ function tenantFinder(deps: AppDeps) {
     const found = await withRead(deps.ctx.db, 'find_tenant', (tx) => findTenant(tx, slug))
     if (found !== null) known.set(slug, found)
     return found
+  }
+}
+
+/** A test's plain `Request` has no connection. */
+const peerOf = (c: Context<Env>): string | undefined => {
+  const bindings: { readonly incoming?: unknown } = c.env ?? {}
+  return bindings.incoming === undefined ? undefined : getConnInfo(c).remote.address
+}
+
+/**
+ * What an address sends that nobody answers for (401, and tenants that are not there) is counted, and beyond the limit all of
+ * that address's is turned away before it costs a statement. Health is always answered.
+ */
+function unauthenticatedNoise({ ctx: { rates }, addressOf }: AppDeps) {
+  const from = (c: Context<Env>): string | null =>
+    addressOf?.(peerOf(c), c.req.header('x-forwarded-for')) ?? null
+  return {
+    refusal: async (c: Context<Env>, requestId: string): Promise<Response | null> => {
+      const address = from(c)
+      const door = doorOf(c.req.path)
+      if (address === null || door === 'health') return null
+      const seconds = (await rates?.look('address', address)) ?? null
+      return seconds === null ? null : tooOftenAt(door, rateFault('address', seconds), requestId)
+    },
+    note: async (c: Context<Env>): Promise<void> => {
+      const nobody = c.res.status === 401 || (c.res.status === 404 && c.var.tenant === undefined)
+      const address = nobody ? from(c) : null
+      if (address !== null) await rates?.take('address', address)
+    },
   }
 }
 
@@ -131,6 +166,7 @@ export function createApp(deps: AppDeps): Hono<Env> {
   // Before all that follows: it answers by itself, from memory.
   if (deps.gateway !== undefined) app.route('/', forwardAuthRoutes(deps.gateway))
   const find = tenantFinder(deps)
+  const noise = unauthenticatedNoise(deps)
   const named = async (c: Context<Env>, next: () => Promise<void>) => {
     const tenant = await find(c.req.param('tenant') ?? '')
     if (tenant === null)
@@ -150,7 +186,12 @@ export function createApp(deps: AppDeps): Hono<Env> {
     const requestId = requestIdOf(c.req.raw)
     c.set('requestId', requestId)
     const began = performance.now()
-    await next()
+    const refused = await noise.refusal(c, requestId)
+    if (refused !== null) c.res = refused
+    else {
+      await next()
+      await noise.note(c)
+    }
     deps.ctx.observe?.answered(doorOf(c.req.path), c.res.status, (performance.now() - began) / 1000)
     c.res.headers.set('x-request-id', requestId)
     c.res.headers.set('x-content-type-options', 'nosniff')
@@ -184,6 +225,7 @@ export function createApp(deps: AppDeps): Hono<Env> {
   )
   app.onError((error, c) => {
     const { requestId } = c.var
+    if (error instanceof BodyBroken) return oauthFault(BROKEN_OFF)
     deps.onBug(error, requestId)
     // I19: an outage is never an acceptance.
     return isOutage(error)

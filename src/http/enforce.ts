@@ -9,6 +9,7 @@ import { authenticateClient } from '../tokens/client-auth.ts'
 import { requestIdOf } from './people/app.ts'
 import { readBody } from './people/body.ts'
 import { problemResponse, thrownResponse } from './problem.ts'
+import { overRate } from './rate.ts'
 
 export type EnforceDeps = {
   readonly ctx: Ctx
@@ -53,7 +54,7 @@ const body = z.strictObject({
   lost: z.int().min(0).max(LOST_MAX).optional(),
 })
 
-/** The tenant's enforcement point that makes a request, by its own secret. */
+/** The tenant's enforcement point that makes a request, by its own secret; `rate_limited` when it asks too often. */
 export async function callerOf(
   deps: Pick<EnforceDeps, 'ctx'>,
   tenant: TenantRef,
@@ -71,6 +72,8 @@ export async function callerOf(
   if (client.value.kind !== 'enforcement_point')
     return fail('forbidden', { detail: 'Only an enforcement point may call this.' })
   const { id, services, asksAboutUsers } = client.value
+  const over = await overRate(ctx, 'point', id)
+  if (over !== null) return over
   const point = { as: 'enforcement', tenant, id, services } as const
   return ok(asksAboutUsers ? { ...point, asksAboutUsers } : point)
 }

@@ -14,10 +14,9 @@ export async function readForm(request: Request): Promise<Result<URLSearchParams
     return fail('request_malformed', {
       detail: 'The body must be application/x-www-form-urlencoded.',
     })
-  const declared = Number(request.headers.get('content-length') ?? 0)
-  const body = declared > FORM_BYTES_MAX ? null : await bodyBytes(request, FORM_BYTES_MAX)
+  const body = await bodyBytes(request, FORM_BYTES_MAX)
   if (body === null)
-    return fail('request_malformed', { detail: `The body is larger than ${FORM_BYTES_MAX} bytes.` })
+    return fail('body_too_large', { detail: `The body is larger than ${FORM_BYTES_MAX} bytes.` })
   const text = isUtf8(body) ? Buffer.from(body).toString('utf8') : null
   if (text === null) return fail('request_malformed', { detail: 'The body is not UTF-8.' })
   const garbled = text.split('&').find((pair) => !isDecodable(pair))
@@ -87,7 +86,7 @@ export function oauthFault(fault: Fault, usedBasic = false): Response {
   }
   return oauthJson(body, statusOf(fault), {
     ...(retry === undefined ? {} : { 'retry-after': String(retry) }),
-    ...(oauth === 'temporarily_unavailable' ? { 'retry-after': '5' } : {}),
+    ...(retry === undefined && oauth === 'temporarily_unavailable' ? { 'retry-after': '5' } : {}),
     ...(oauth === 'invalid_client' && usedBasic
       ? { 'www-authenticate': 'Basic realm="lend"' }
       : {}),
@@ -95,7 +94,8 @@ export function oauthFault(fault: Fault, usedBasic = false): Response {
 }
 
 function statusOf(fault: Fault): number {
-  if (fault.code === 'limit_reached') return 429
+  if (fault.code === 'limit_reached' || fault.code === 'rate_limited') return 429
+  if (fault.code === 'body_too_large') return 413
   switch (FAULTS[fault.code].oauth) {
     case 'invalid_client':
       return 401

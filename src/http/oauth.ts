@@ -15,6 +15,7 @@ import { signToken } from '../tokens/sign.ts'
 import { looksLikeLendToken, looksLikeServiceToken, verifySessionToken } from '../tokens/verify.ts'
 import { malformed, oauthFault, oauthJson, param, readForm, resourceOf } from './oauth-form.ts'
 import { introspectServiceToken, resourcesOf, serviceToken } from './oauth-service.ts'
+import { overRate, rateFault } from './rate.ts'
 
 export type OAuthDeps = {
   readonly ctx: Ctx
@@ -207,6 +208,10 @@ async function issueFor(
   tenant: TenantRef,
   { form, client }: Client,
 ): Promise<Result<{ readonly body: object; readonly type: string }>> {
+  const over =
+    (await overRate(deps.ctx, 'client', client.id)) ??
+    (await overRate(deps.ctx, 'tenant', tenant.id))
+  if (over !== null) return over
   const type = param(form, 'grant_type')
   const grant = GRANTS.get(type ?? '')
   if (type === undefined) return malformed('grant_type', 'is required')
@@ -221,7 +226,10 @@ export async function tokenEndpoint(
   tenant: TenantRef,
   request: Request,
 ): Promise<Response> {
-  const { observe, notify } = deps.ctx
+  const { observe, notify, rates } = deps.ctx
+  // Only authenticated requests fill it, so nobody outside can close it; and while it is full, none of them costs a statement.
+  const full = (await rates?.look('tenant', tenant.id)) ?? null
+  if (full !== null) return oauthFault(rateFault('tenant', full))
   const read = await clientOf(deps, tenant, request)
   const done = read.ok ? await issueFor(deps, tenant, read.value) : read
   if (!done.ok) {
@@ -272,6 +280,8 @@ export async function introspectEndpoint(
       },
       403,
     )
+  const over = await overRate(deps.ctx, 'point', client.id)
+  if (over !== null) return oauthFault(over.fault)
   const token = param(form, 'token')
   if (token === undefined) return oauthFault(malformed('token', 'is required').fault)
   const caller: EnforcementCaller = {
@@ -298,6 +308,8 @@ export async function revokeEndpoint(
   const { form, client } = read.value
   // A disabled agent may still give up what it has.
   if (client.kind !== 'agent') return oauthFault({ code: 'forbidden' })
+  const over = await overRate(deps.ctx, 'client', client.id)
+  if (over !== null) return oauthFault(over.fault)
   const token = param(form, 'token')
   if (token === undefined) return oauthFault(malformed('token', 'is required').fault)
   const app: AppCaller = { as: 'app', tenant, agentId: client.id }
@@ -331,6 +343,9 @@ export const agentCallerFrom =
     })
     if (!verified.ok) return verified
     const { claims } = verified.value
+    // The signature is checked, so nobody else can use a session's requests up; no statement has been sent.
+    const over = await overRate(ctx, own.length === 0 ? 'session' : 'tools', claims.sid)
+    if (over !== null) return over
     if (!(await sessionStands(ctx, tenant, claims))) return fail('unauthenticated')
     return ok({
       as: 'agent',

@@ -1,3 +1,4 @@
+import { BodyBroken } from '../body-bytes.ts'
 import { FAULTS, type Fault, type FieldError, faultSays } from '../fault.ts'
 
 /**
@@ -11,7 +12,6 @@ const WIRE = {
     says: 'The database cannot be reached, so nothing was decided or changed. Try again.',
   },
   content_type_unsupported: { status: 415, says: 'The body must be application/json.' },
-  body_too_large: { status: 413, says: 'The body is too large.' },
 } as const satisfies Record<string, { readonly status: number; readonly says: string }>
 
 export type WireFault = {
@@ -109,12 +109,19 @@ export const isOutage = (error: unknown): boolean =>
   codesOf(error).some((code) => UNREACHABLE.has(code) || /^(08|53|57|58)\w{3}$/.test(code)) ||
   (error instanceof Error && /^PGlite is (closed|closing)/.test(error.message))
 
+/** What a client that breaks off is told, if it still listens. */
+export const BROKEN_OFF: Fault = {
+  code: 'request_malformed',
+  detail: 'The body broke off before its end.',
+}
+
 /** What was thrown, as the caller may see it. Tells the operator of bugs and outages through `onBug`. */
 export function thrownResponse(
   error: unknown,
   requestId: string,
   onBug: (error: unknown, requestId: string) => void,
 ): Response {
+  if (error instanceof BodyBroken) return problemResponse(BROKEN_OFF, requestId)
   onBug(error, requestId)
   return problemResponse(
     isOutage(error)

@@ -2,6 +2,7 @@ import type { ServiceCaller, TenantRef } from '../callers.ts'
 import { fail, ok, type Result } from '../fault.ts'
 import { type Ctx, issuerOf } from '../ports.ts'
 import { authenticateClient } from '../tokens/client-auth.ts'
+import { overRate } from './rate.ts'
 
 const ASSERTION = 'urn:ietf:params:oauth:client-assertion-type:jwt-bearer'
 const BEARER = /^Bearer +([A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+)$/i
@@ -35,5 +36,6 @@ export async function serviceCallerOf(
     return fail('forbidden', { detail: 'Only a service’s own client may call this.' })
   if (!client.value.services.includes(service))
     return fail('forbidden', { detail: 'This client is another service’s.' })
-  return ok({ as: 'service', tenant, clientId: client.value.id, service })
+  const over = await overRate(ctx, 'publisher', client.value.id)
+  return over ?? ok({ as: 'service', tenant, clientId: client.value.id, service })
 }

@@ -1,4 +1,5 @@
 import { bodyBytes } from '../body-bytes.ts'
+import { type Fault, faultSays } from '../fault.ts'
 
 /**
  * What is refused before a message is read: the wrong host or origin (DNS rebinding), the wrong
@@ -19,10 +20,12 @@ type Refusal = {
   readonly code: number
   readonly message: string
   readonly headers?: Readonly<Record<string, string>>
+  readonly data?: object
 }
 
-function refusal({ status, code, message, headers = {} }: Refusal): Response {
-  return new Response(JSON.stringify({ jsonrpc: '2.0', error: { code, message }, id: null }), {
+function refusal({ status, code, message, headers = {}, data }: Refusal): Response {
+  const error = { code, message, ...(data === undefined ? {} : { data }) }
+  return new Response(JSON.stringify({ jsonrpc: '2.0', error, id: null }), {
     status,
     headers: { 'content-type': 'application/json', ...headers },
   })
@@ -113,6 +116,18 @@ export const unavailable = (): Response =>
     message: 'The token cannot be verified just now. Try again.',
     headers: { 'retry-after': '5' },
   })
+
+/** Asked too often: RFC 6585 section 4, with the fault's own code beside JSON-RPC's. */
+export function tooOften(fault: Fault): Response {
+  const { code, limit, retryAfterSeconds = 1 } = fault
+  return refusal({
+    status: 429,
+    code: REFUSED,
+    message: faultSays(fault),
+    headers: { 'retry-after': String(retryAfterSeconds) },
+    data: { code, limit, retry_after: retryAfterSeconds },
+  })
+}
 
 /** Nothing is served at this address; said only to those who may know. */
 export const notHere = (message: string): Response =>

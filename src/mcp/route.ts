@@ -9,6 +9,7 @@ import {
   placesOf,
   refuseForeign,
   refuseMethod,
+  tooOften,
   unavailable,
 } from './door.ts'
 
@@ -21,8 +22,8 @@ export type McpRouteOptions<At, Who> = {
   /** Where the metadata of what is served at a place is (RFC 9728). */
   readonly metadataOf: (at: At) => string
   /**
-   * Verifies a live session token for this place. A fault refuses the caller, `not_found` the place;
-   * a throw is an outage.
+   * Verifies a live session token for this place. A fault refuses the caller, `not_found` the place,
+   * `rate_limited` the hurry; a throw is an outage.
    */
   readonly authenticate: (token: string, at: At) => Promise<Result<Who>>
   /** The server of one message: it knows its caller and forgets them. */
@@ -83,6 +84,7 @@ export function createMcpRoute<At, Who>(options: McpRouteOptions<At, Who>): McpR
       const caller = await authenticate(bearer.token, at)
       if (caller.ok) return { who: caller.value }
       if (caller.fault.code === 'provider_unavailable') return unavailable()
+      if (caller.fault.code === 'rate_limited') return tooOften(caller.fault)
       if (caller.fault.code === 'not_found') return notHere(faultSays(caller.fault))
       return challenge(metadata, faultSays(caller.fault))
     } catch (error) {

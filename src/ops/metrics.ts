@@ -56,6 +56,17 @@ function counted(registry: Registry) {
     buckets: REQUEST_BUCKETS,
     registers,
   })
+  const limited = new Counter({
+    name: 'lend_rate_limited_total',
+    help: 'Requests turned away for coming too often, by whose limit it was',
+    labelNames: ['limit'],
+    registers,
+  })
+  const unshared = new Counter({
+    name: 'lend_rate_unshared_total',
+    help: 'Times a count could not be told to other instances; limits then hold for each by itself',
+    registers,
+  })
   const checks = new Histogram({
     name: 'lend_gateway_check_seconds',
     help: 'Time of a forward-auth decision',
@@ -66,6 +77,8 @@ function counted(registry: Registry) {
     decided: (outcome, reason, by) => decisions.inc({ outcome, reason, decided_by: by }),
     tokenIssued: (how) => issued.inc({ grant_type: how }),
     tokenRefused: (reason) => refused.inc({ reason }),
+    rateLimited: (limit) => limited.inc({ limit }),
+    rateUnshared: () => unshared.inc(),
     answered: (door, status, seconds) =>
       requests.observe({ door, status: `${Math.floor(status / 100)}xx` }, seconds),
   }

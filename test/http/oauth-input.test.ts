@@ -44,6 +44,7 @@ const goodForm = (endpoint: Endpoint): Record<string, string> =>
   endpoint === 'token' ? startForm() : { token: 'x' }
 
 const MALFORMED = { error: 'invalid_request', reason: 'request_malformed' }
+const TOO_LARGE = { status: 413, error: 'invalid_request', reason: 'body_too_large' }
 
 async function nothingWritten<T>(answer: () => Promise<T>): Promise<T> {
   const before = await written(lend)
@@ -103,11 +104,11 @@ describe.each(ENDPOINTS)('the form of %s', (endpoint) => {
     const huge = `token=${'x'.repeat(8 * 1024 * 1024)}`
     for (const body of [big, huge]) {
       expectRefused(await nothingWritten(() => post(endpoint, body)), {
-        ...MALFORMED,
+        ...TOO_LARGE,
         says: /larger than 65536 bytes/,
       })
       const chunked = await nothingWritten(() => chunkedPost(endpoint, body))
-      expect(chunked).toMatchObject({ status: 400, body: { error: 'invalid_request' } })
+      expect(chunked).toMatchObject({ status: 413, body: { error: 'invalid_request' } })
     }
     // The connection, or the next one, still serves.
     expect((await lend.request('/livez')).status).toBe(200)

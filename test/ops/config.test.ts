@@ -35,3 +35,26 @@ describe('LEND_ACTIVITY_MONTHS', () => {
     expect(() => monthsOf(text)).toThrow('LEND_ACTIVITY_MONTHS')
   })
 })
+
+describe('LEND_RATE_LIMITS and LEND_TRUSTED_PROXIES', () => {
+  const of = (env: NodeJS.ProcessEnv) => configFrom(env, '/srv')
+
+  test('what is named changes, and nothing else', () => {
+    const all = of({}).rates
+    const some = of({ LEND_RATE_LIMITS: 'session:30, person:5' }).rates
+    expect(some).toEqual({ ...all, session: 30, person: 5 })
+  })
+  test.each(['session', 'session:0', 'session:-1', 'session:1.5', 'nobody:5', 'session:5,'])(
+    '%s is refused by name',
+    (text) => expect(() => of({ LEND_RATE_LIMITS: text })).toThrow('LEND_RATE_LIMITS'),
+  )
+  test('addresses and networks', () => {
+    const text = '10.0.0.7, 10.1.0.0/16,fd00::/8'
+    const read = of({ LEND_TRUSTED_PROXIES: text }).trustedProxies
+    expect(read).toEqual(['10.0.0.7', '10.1.0.0/16', 'fd00::/8'])
+  })
+  test.each(['proxy.example', '10.0.0.0/33', '10.0.0.0/', '10.0.0.7/8/8', '::1/129'])(
+    '%s is refused by name',
+    (text) => expect(() => of({ LEND_TRUSTED_PROXIES: text })).toThrow('LEND_TRUSTED_PROXIES'),
+  )
+})

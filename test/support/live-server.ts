@@ -1,4 +1,5 @@
-import { createServer, type Server } from 'node:http'
+import { setMaxListeners } from 'node:events'
+import type { RequestListener, Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { getRequestListener } from '@hono/node-server'
 import type { Client } from '@modelcontextprotocol/sdk/client/index.js'
@@ -12,12 +13,14 @@ import { startDemo } from '../../src/demo/start.ts'
 import { demoWebConfig } from '../../src/demo/world.ts'
 import { type Gateway, startGateway } from '../../src/gateway/gateway.ts'
 import { createApp } from '../../src/http/app.ts'
+import { boundedServer, type ServerBounds } from '../../src/http/bounded-server.ts'
+import { clientAddress } from '../../src/http/client-address.ts'
 import { createUserTokenVerifier } from '../../src/identity/login.ts'
 import { systemIds } from '../../src/ids.ts'
 import { startJobs } from '../../src/jobs.ts'
 import { createNotify } from '../../src/notify.ts'
 import type { Metrics } from '../../src/ops/metrics.ts'
-import type { Ctx, Vault } from '../../src/ports.ts'
+import type { Ctx, Rates, Vault } from '../../src/ports.ts'
 import { createKeyStore } from '../../src/tokens/keys.ts'
 import type { ToolGatewayLimits } from '../../src/tool-gateway/gateway.ts'
 import { openVault } from '../../src/vault.ts'
@@ -52,6 +55,10 @@ export type ServeOptions = {
   readonly metrics?: Metrics
   /** Seals credentials; one of this instance's own by default. */
   readonly vault?: Vault
+  /** What clients may take of the server; the product's own by default. */
+  readonly bounds?: Partial<ServerBounds>
+  /** How often; without limits by default. Clients are then told apart by the connection's address. */
+  readonly rates?: (db: Db) => Rates
 }
 
 /** JSON as it came. Assertions say what is in it; give a type to read further. */
@@ -233,18 +240,16 @@ async function secretsIn(db: Db): Promise<DemoSecrets> {
   return row.value
 }
 
-const KEPT_ALIVE_MILLIS = 120_000
+/** Longer than a busy test may leave a connection idle: a client that takes up one just being closed is cut off. */
+const PATIENT = { keptAliveMillis: 120_000 }
 
 /** Starts it; close it when done. */
 export async function serveLend(options: ServeOptions = {}): Promise<LiveServer> {
   const { database = 'embedded', jobs: withJobs = true } = options
-  let handle: Parameters<typeof createServer>[1] = (_req, res) => res.writeHead(503).end()
-  const { servers, port } = await listenOn(() => {
-    const server = createServer((req, res) => handle?.(req, res))
-    // Longer than a busy test may leave a connection idle: a client that takes up one just being closed is cut off.
-    server.keepAliveTimeout = KEPT_ALIVE_MILLIS
-    return server
-  })
+  let handle: RequestListener = (_req, res) => res.writeHead(503).end()
+  const { servers, port } = await listenOn(() =>
+    boundedServer((req, res) => handle(req, res), { ...PATIENT, ...options.bounds }),
+  )
   const origin = `http://localhost:${port}`
   const publicUrl = options.publicUrl ?? origin
   const db = database === 'embedded' ? await openEmbedded(null) : await openServer(database)
@@ -252,6 +257,7 @@ export async function serveLend(options: ServeOptions = {}): Promise<LiveServer>
   const onBug = (error: unknown, requestId?: string) => void bugs.push({ error, requestId })
   const notify = await createNotify(db, onBug)
   const stopping = new AbortController()
+  setMaxListeners(0, stopping.signal)
   const clock = movableClock()
   const vault = options.vault ?? openVault({ secretKeys: null, dataDir: null })
   const ctx: Ctx = {
@@ -263,6 +269,7 @@ export async function serveLend(options: ServeOptions = {}): Promise<LiveServer>
     stopping: stopping.signal,
     vault,
     ...(options.metrics === undefined ? {} : { observe: options.metrics.observe }),
+    ...(options.rates === undefined ? {} : { rates: options.rates(db) }),
   }
   const keys = createKeyStore({ db, clock })
   const verifier = createUserTokenVerifier({ publicUrl, clock })
@@ -279,6 +286,7 @@ export async function serveLend(options: ServeOptions = {}): Promise<LiveServer>
     ...common,
     ready: gateway.ready,
     isFresh: gateway.isFresh,
+    addressOf: clientAddress({ trusted: [], direct: true }),
     onBug,
     web: demoWebConfig(),
     ...(options.toolGateway === undefined ? {} : { toolGateway: options.toolGateway }),

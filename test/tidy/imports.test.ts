@@ -18,7 +18,7 @@ const ROOMS: Readonly<Record<string, Room>> = {
   'src/fault.ts': { rooms: [] },
   'src/ports.ts': { rooms: [], types: ['src/db'] },
   'src/ids.ts': { rooms: ['src/ports.ts'], packages: ['node:crypto', 'uuid'] },
-  'src/config.ts': { rooms: [], packages: ['node:net', 'node:path'] },
+  'src/config.ts': { rooms: ['src/ports.ts'], packages: ['node:net', 'node:path'] },
   'src/notify.ts': { rooms: [], types: ['src/db', 'src/ports.ts'] },
   'src/checkpoint-key.ts': {
     rooms: ['src/flows/checkpoint.ts'],
@@ -29,6 +29,10 @@ const ROOMS: Readonly<Record<string, Room>> = {
     rooms: [],
     types: ['src/config.ts', 'src/ports.ts'],
     packages: ['node:crypto', 'node:fs', 'node:path'],
+  },
+  'src/rates.ts': {
+    rooms: ['src/db', 'src/ports.ts'],
+    packages: ['rate-limiter-flexible'],
   },
   'src/body-bytes.ts': { rooms: [] },
   'src/log.ts': { rooms: [], packages: ['pino'] },
@@ -136,7 +140,16 @@ const ROOMS: Readonly<Record<string, Room>> = {
       'schema',
     ],
     types: ['src/callers.ts'],
-    packages: ['hono', '@hono/zod-openapi', 'zod', 'node:buffer', 'node:crypto', 'node:http'],
+    packages: [
+      'hono',
+      '@hono/node-server',
+      '@hono/zod-openapi',
+      'zod',
+      'node:buffer',
+      'node:crypto',
+      'node:http',
+      'node:net',
+    ],
   },
   // The People API never sees a token's inside or the tools; it shares how bad arguments are named.
   'src/http/people': {
@@ -326,7 +339,7 @@ const ROOMS: Readonly<Record<string, Room>> = {
       'schema',
     ],
     types: ['src/core', 'src/flows'],
-    packages: ['@hono/node-server', 'hono', 'node:http', 'node:path'],
+    packages: ['@hono/node-server', 'hono', 'node:events', 'node:http', 'node:path'],
   },
 }
 

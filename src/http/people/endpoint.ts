@@ -7,6 +7,7 @@ import { FAULTS, type Fault, type FaultCode, fail, ok, type Result } from '../..
 import { fieldErrors } from '../../mcp/arguments.ts'
 import type { Ctx } from '../../ports.ts'
 import { PROBLEM_TYPE, problemResponse, type WireFault } from '../problem.ts'
+import { overRate } from '../rate.ts'
 import { authenticate, type PeopleDeps, type Person } from './auth.ts'
 import { BODY_BYTES_MAX, readBody, textProblem } from './body.ts'
 
@@ -147,7 +148,12 @@ const IDEMPOTENCY_KEY = z
   .optional()
   .meta({ description: 'A repeat with the same key and body answers as the first did.' })
 
-const ANY_FAULT: readonly FaultCode[] = ['request_malformed', 'unauthenticated', 'not_found']
+const ANY_FAULT: readonly FaultCode[] = [
+  'request_malformed',
+  'unauthenticated',
+  'not_found',
+  'rate_limited',
+]
 
 function responsesOf(of: Described<Shape, Shape, Shape>, faults: readonly FaultCode[]) {
   const good = Object.entries(of.answers).map(([status, schema]) => [
@@ -231,6 +237,8 @@ export function endpoint<
   api.on(of.method.toUpperCase(), honoPath(of.path), async (c) => {
     const caller = await authenticate(c.var.deps, c.req.raw, c.var.tenant)
     if (!caller.ok) return problemFor(c, caller.fault)
+    const over = await overRate(c.var.ctx, 'person', caller.value.userId)
+    if (over !== null) return problemFor(c, over.fault)
     c.set('caller', caller.value)
     const refused = of.roles === undefined ? null : needs(caller.value, ...of.roles)
     if (refused !== null) return problemFor(c, refused)

@@ -14,6 +14,8 @@ const KNOWN = new Set([
   'LEND_METRICS_PORT',
   'LEND_METRICS_HOST',
   'LEND_LOG',
+  'LEND_RATE_LIMITS',
+  'LEND_TRUSTED_PROXIES',
   'LEND_TOKEN',
   'LEND_CLIENT_SECRET',
   'LEND_CLIENT_KEY',
@@ -52,6 +54,19 @@ export function sharedSettings(config: Config): readonly Finding[] {
       : well('checkpoint keys', `${config.checkpointKeys.length} named`),
   ]
 }
+
+/** Clients reach an instance of https through a proxy: without its address, noise cannot be told apart by who makes it. */
+export const proxies = (config: Config): readonly Finding[] =>
+  config.loopbackOnly
+    ? []
+    : config.trustedProxies.length > 0
+      ? [well('trusted proxies', `${config.trustedProxies.join(', ')} may say who they speak for`)]
+      : [
+          finding('warn', 'trusted proxies', {
+            says: 'refused requests are not counted by address, since the proxy in front is not known',
+            mend: 'Set LEND_TRUSTED_PROXIES to the addresses of the proxies in front, and have them set X-Forwarded-For.',
+          }),
+        ]
 
 type KeyFile = { readonly check: string; readonly file: string; readonly what: string }
 
