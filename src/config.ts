@@ -11,6 +11,8 @@ export type Config = {
   readonly publicUrl: string
   /** Null: the embedded database. */
   readonly databaseUrl: string | null
+  /** Redis or Valkey, for kicks between instances; null: through the database. */
+  readonly redisUrl: string | null
   /** Absolute; null: nothing is kept. */
   readonly dataDir: string | null
   readonly demo: boolean
@@ -87,6 +89,16 @@ function databaseUrlOf(text: string | undefined): string | null {
   return text
 }
 
+function redisUrlOf(text: string | undefined): string | null {
+  if (text === undefined || text === '') return null
+  if (!URL.canParse(text) || !['redis:', 'rediss:'].includes(new URL(text).protocol))
+    throw new BadSetting(
+      'REDIS_URL',
+      'must be a Redis or Valkey URL, as in redis://user:password@host:6379',
+    )
+  return text
+}
+
 function demoOf(text: string | undefined, loopback: boolean): boolean {
   if (text === undefined || text === '') return loopback
   if (text !== 'on' && text !== 'off')
@@ -138,6 +150,7 @@ export function configFrom(env: NodeJS.ProcessEnv, cwd: string): Config {
     port,
     publicUrl: url.origin,
     databaseUrl: databaseUrlOf(env.DATABASE_URL),
+    redisUrl: redisUrlOf(env.REDIS_URL),
     dataDir: data === 'memory' ? null : isAbsolute(data) ? data : resolve(cwd, data),
     demo,
     checkpointKeys: checkpointKeysOf(env.LEND_CHECKPOINT_KEYS),

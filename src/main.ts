@@ -1,6 +1,7 @@
 import { createServer, type Server } from 'node:http'
 import { join } from 'node:path'
 import { getRequestListener } from '@hono/node-server'
+import { busOf } from './bus/open.ts'
 import { checkpointKey, trustedKeys } from './checkpoint-key.ts'
 import { removeRunFile, writeRunFile } from './cli/run-file.ts'
 import { BadSetting, type Config, configFrom } from './config.ts'
@@ -104,10 +105,12 @@ async function serveLoopback(make: () => Server, port: number): Promise<Server[]
   }
 }
 
+const warned = (what: string, more: object) => log.warn(more, what)
+
 /** AUTH_DECISION lines go where the log goes, many at once. */
 const gatewaySays = {
   write: (lines: string) => void process.stdout.write(lines),
-  note: (what: string, more: object) => log.warn(more, what),
+  note: warned,
 }
 
 const serverOf =
@@ -180,7 +183,7 @@ async function main(): Promise<void> {
   )
   const onBug = (error: unknown, requestId?: string) =>
     log.error({ err: error, request_id: requestId }, 'bug')
-  const notify = await createNotify(db, onBug)
+  const notify = await createNotify(busOf(config, db), warned)
   const draining = new AbortController()
   const metrics = config.metrics === null ? null : createMetrics()
   const ctx = contextOf(config, { db, notify, stopping: draining.signal, metrics })

@@ -2,6 +2,7 @@ import { BadSetting, type Config, configFrom } from '../config.ts'
 import { lookAtEmbedded, lookAtServer } from '../db/open.ts'
 import { type Db, withRead } from '../db/tx.ts'
 import { systemClock } from '../ids.ts'
+import { busFindings } from '../ops/doctor/bus.ts'
 import { databaseFindings, unreachable } from '../ops/doctor/database.ts'
 import { type Finding, finding, type Level, well } from '../ops/doctor/finding.ts'
 import { existingVault } from '../ops/doctor/keys.ts'
@@ -71,7 +72,11 @@ async function inside(config: Config, db: Db): Promise<readonly Finding[]> {
 }
 
 async function found(config: Config): Promise<readonly Finding[]> {
-  const outside = [...sharedSettings(config), ...(await dataFolder(config))]
+  const outside = [
+    ...sharedSettings(config),
+    ...(await dataFolder(config)),
+    ...(await busFindings(config)),
+  ]
   const db = await look(config)
   if ('check' in db) return [...outside, db, ...(await publicUrlFindings(config.publicUrl, null))]
   try {

@@ -2,6 +2,7 @@ import { createServer, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { getRequestListener } from '@hono/node-server'
 import type { Client } from '@modelcontextprotocol/sdk/client/index.js'
+import { busOf } from '../../src/bus/open.ts'
 import { checkpointKey } from '../../src/checkpoint-key.ts'
 import type { TenantId } from '../../src/core/vocabulary.ts'
 import { openEmbedded, openServer } from '../../src/db/open.ts'
@@ -42,6 +43,8 @@ export { ACCESS_TOKEN, basic, DRAFTING, RENEWALS, TOKEN_EXCHANGE, tenantOf } fro
 export type ServeOptions = {
   /** `embedded` (in memory, the default) or the URL of a Postgres database; it is migrated and seeded. */
   readonly database?: 'embedded' | (string & {})
+  /** Kicks go through this Redis instead of the database. */
+  readonly redisUrl?: string
   /** For a second instance beside another on the same database. By default this one's own address. */
   readonly publicUrl?: string
   /** Sweep, re-evaluation and key jobs; on unless told otherwise, as in the product. */
@@ -250,7 +253,11 @@ export async function serveLend(options: ServeOptions = {}): Promise<LiveServer>
   const db = database === 'embedded' ? await openEmbedded(null) : await openServer(database)
   const bugs: { error: unknown; requestId: string | undefined }[] = []
   const onBug = (error: unknown, requestId?: string) => void bugs.push({ error, requestId })
-  const notify = await createNotify(db, onBug)
+  const { redisUrl = null } = options
+  const databaseUrl = database === 'embedded' ? null : database
+  const notify = await createNotify(busOf({ publicUrl, databaseUrl, redisUrl }, db), (what, more) =>
+    onBug({ what, ...more }),
+  )
   const stopping = new AbortController()
   const clock = movableClock()
   const vault = options.vault ?? openVault({ secretKeys: null, dataDir: null })
