@@ -68,8 +68,10 @@ async function refuseDemoData(config: Config, db: Db): Promise<void> {
 }
 
 async function openDatabase(config: Config): Promise<Db> {
-  const { databaseUrl, dataDir } = config
-  const db = await (databaseUrl === null ? openEmbedded(dataDir) : openServer(databaseUrl))
+  const { databaseUrl, databaseDirectUrl, dataDir } = config
+  const db = await (databaseUrl === null
+    ? openEmbedded(dataDir)
+    : openServer(databaseUrl, databaseDirectUrl))
   await refuseDemoData(config, db)
   return db
 }

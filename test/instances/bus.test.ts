@@ -61,7 +61,7 @@ describe.each(KINDS)('the bus by %s', (_, setting, serve, isLeftOut) => {
     /** One instance's end of the bus. */
     async function instance() {
       const url = through(server.url, wire.port)
-      const none = { databaseUrl: null, redisUrl: null }
+      const none = { databaseUrl: null, databaseDirectUrl: null, redisUrl: null }
       // Only Postgres's bus asks it anything.
       const db: Db = postgresDb(setting === 'databaseUrl' ? url : 'postgres://127.0.0.1:1/none')
       const notes: string[] = []

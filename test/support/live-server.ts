@@ -43,6 +43,8 @@ export { ACCESS_TOKEN, basic, DRAFTING, RENEWALS, TOKEN_EXCHANGE, tenantOf } fro
 export type ServeOptions = {
   /** `embedded` (in memory, the default) or the URL of a Postgres database; it is migrated and seeded. */
   readonly database?: 'embedded' | (string & {})
+  /** `database` leads through a transaction pooler; this is the server itself. */
+  readonly directUrl?: string
   /** Kicks go through this Redis instead of the database. */
   readonly redisUrl?: string
   /** For a second instance beside another on the same database. By default this one's own address. */
@@ -241,6 +243,7 @@ const KEPT_ALIVE_MILLIS = 120_000
 /** Starts it; close it when done. */
 export async function serveLend(options: ServeOptions = {}): Promise<LiveServer> {
   const { database = 'embedded', jobs: withJobs = true } = options
+  const { redisUrl = null, directUrl: databaseDirectUrl = null } = options
   let handle: Parameters<typeof createServer>[1] = (_req, res) => res.writeHead(503).end()
   const { servers, port } = await listenOn(() => {
     const server = createServer((req, res) => handle?.(req, res))
@@ -250,13 +253,16 @@ export async function serveLend(options: ServeOptions = {}): Promise<LiveServer>
   })
   const origin = `http://localhost:${port}`
   const publicUrl = options.publicUrl ?? origin
-  const db = database === 'embedded' ? await openEmbedded(null) : await openServer(database)
+  const db =
+    database === 'embedded'
+      ? await openEmbedded(null)
+      : await openServer(database, databaseDirectUrl)
   const bugs: { error: unknown; requestId: string | undefined }[] = []
   const onBug = (error: unknown, requestId?: string) => void bugs.push({ error, requestId })
-  const { redisUrl = null } = options
   const databaseUrl = database === 'embedded' ? null : database
-  const notify = await createNotify(busOf({ publicUrl, databaseUrl, redisUrl }, db), (what, more) =>
-    onBug({ what, ...more }),
+  const notify = await createNotify(
+    busOf({ publicUrl, databaseUrl, databaseDirectUrl, redisUrl }, db),
+    (what, more) => onBug({ what, ...more }),
   )
   const stopping = new AbortController()
   const clock = movableClock()
