@@ -12,6 +12,10 @@ export type Config = {
   readonly publicUrl: string
   /** Null: the embedded database. */
   readonly databaseUrl: string | null
+  /** The same database without the transaction pooler that `databaseUrl` leads through; null: that is the server itself. */
+  readonly databaseDirectUrl: string | null
+  /** Redis or Valkey, for kicks between instances; null: through the database. */
+  readonly redisUrl: string | null
   /** Absolute; null: nothing is kept. */
   readonly dataDir: string | null
   readonly demo: boolean
@@ -84,12 +88,29 @@ function publicUrlOf(text: string | undefined, port: number): URL {
   return url
 }
 
-function databaseUrlOf(text: string | undefined): string | null {
+function databaseUrlOf(name: string, text: string | undefined): string | null {
   if (text === undefined || text === '') return null
   if (!URL.canParse(text) || !['postgres:', 'postgresql:'].includes(new URL(text).protocol))
     throw new BadSetting(
-      'DATABASE_URL',
+      name,
       'must be a Postgres URL, as in postgres://user:password@host:5432/lend',
+    )
+  return text
+}
+
+function directUrlOf(text: string | undefined, databaseUrl: string | null): string | null {
+  const url = databaseUrlOf('DATABASE_DIRECT_URL', text)
+  if (url !== null && databaseUrl === null)
+    throw new BadSetting('DATABASE_DIRECT_URL', 'needs DATABASE_URL: the pooler in front of it')
+  return url
+}
+
+function redisUrlOf(text: string | undefined): string | null {
+  if (text === undefined || text === '') return null
+  if (!URL.canParse(text) || !['redis:', 'rediss:'].includes(new URL(text).protocol))
+    throw new BadSetting(
+      'REDIS_URL',
+      'must be a Redis or Valkey URL, as in redis://user:password@host:6379',
     )
   return text
 }
@@ -202,11 +223,14 @@ export function configFrom(env: NodeJS.ProcessEnv, cwd: string): Config {
   const url = publicUrlOf(env.PUBLIC_URL, port)
   const loopback = LOOPBACK.has(url.hostname)
   const demo = demoOf(env.LEND_DEMO, loopback)
+  const databaseUrl = databaseUrlOf('DATABASE_URL', env.DATABASE_URL)
   const data = env.LEND_DATA === undefined || env.LEND_DATA === '' ? '.lend' : env.LEND_DATA
   return {
     port,
     publicUrl: url.origin,
-    databaseUrl: databaseUrlOf(env.DATABASE_URL),
+    databaseUrl,
+    databaseDirectUrl: directUrlOf(env.DATABASE_DIRECT_URL, databaseUrl),
+    redisUrl: redisUrlOf(env.REDIS_URL),
     dataDir: data === 'memory' ? null : isAbsolute(data) ? data : resolve(cwd, data),
     demo,
     checkpointKeys: checkpointKeysOf(env.LEND_CHECKPOINT_KEYS),

@@ -2,6 +2,7 @@ import { setMaxListeners } from 'node:events'
 import type { Server } from 'node:http'
 import { join } from 'node:path'
 import { getRequestListener } from '@hono/node-server'
+import { busOf } from './bus/open.ts'
 import { checkpointKey, trustedKeys } from './checkpoint-key.ts'
 import { removeRunFile, writeRunFile } from './cli/run-file.ts'
 import { BadSetting, type Config, configFrom } from './config.ts'
@@ -70,8 +71,10 @@ async function refuseDemoData(config: Config, db: Db): Promise<void> {
 }
 
 async function openDatabase(config: Config): Promise<Db> {
-  const { databaseUrl, dataDir } = config
-  const db = await (databaseUrl === null ? openEmbedded(dataDir) : openServer(databaseUrl))
+  const { databaseUrl, databaseDirectUrl, dataDir } = config
+  const db = await (databaseUrl === null
+    ? openEmbedded(dataDir)
+    : openServer(databaseUrl, databaseDirectUrl))
   await refuseDemoData(config, db)
   return db
 }
@@ -107,10 +110,12 @@ async function serveLoopback(make: () => Server, port: number): Promise<Server[]
   }
 }
 
+const warned = (what: string, more: object) => log.warn(more, what)
+
 /** AUTH_DECISION lines go where the log goes, many at once. */
 const gatewaySays = {
   write: (lines: string) => void process.stdout.write(lines),
-  note: (what: string, more: object) => log.warn(more, what),
+  note: warned,
 }
 
 const serverOf =
@@ -188,7 +193,7 @@ async function main(): Promise<void> {
   )
   const onBug = (error: unknown, requestId?: string) =>
     log.error({ err: error, request_id: requestId }, 'bug')
-  const notify = await createNotify(db, onBug)
+  const notify = await createNotify(busOf(config, db), warned)
   const draining = createDraining()
   const metrics = config.metrics === null ? null : createMetrics()
   const ctx = contextOf(config, { db, notify, stopping: draining.signal, metrics })

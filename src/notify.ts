@@ -1,34 +1,67 @@
-import type { Db } from './db/tx.ts'
-import type { Notify } from './ports.ts'
+import type { Bus, Notify, OpenBus } from './ports.ts'
 
-const CHANNEL = 'lend'
-/** NOTIFY takes a lock that all committers share, so kicks are sent apart from transactions and at most this often. */
+/** Kicks are sent apart from transactions, at most this often, and one at a time. */
 const COALESCE_MILLIS = 5
 
+/** Says that the bus is away when it begins and when it is over, not each time in between. */
+function outage(note: (what: string, more: object) => void) {
+  let away = false
+  return {
+    failed: (error: unknown): void => {
+      if (!away) note('the bus is away: other instances notice changes by looking', { err: error })
+      away = true
+    },
+    worked: (): void => {
+      if (away) note('the bus works again', {})
+      away = false
+    },
+  }
+}
+
 /**
- * Wakes those who wait: here at once, on other instances through the database. A kick says nothing; the woken look for
- * themselves, and look now and then anyway, since a kick can be lost.
+ * Wakes those who wait: here at once, on other instances through the bus. A kick says nothing; the woken look for
+ * themselves, and look now and then anyway, since a kick can be lost. Whatever becomes of the bus, `kick` returns at once,
+ * and at most one message is on its way: kicks that come meanwhile are the next one.
+ *
+ * `open` null: there is no other instance. `note` is told once when the bus goes away and once when it is back.
  */
 export async function createNotify(
-  db: Db,
-  onBug: (error: unknown) => void,
+  open: OpenBus | null,
+  note: (what: string, more: object) => void,
 ): Promise<Notify & { readonly stop: () => Promise<void> }> {
   const subscribers = new Set<() => void>()
   const wakeAll = () => {
     for (const woken of [...subscribers]) woken()
   }
-  let sending: NodeJS.Timeout | undefined
+  const state = outage(note)
+  let timer: NodeJS.Timeout | undefined
+  let isSending = false
+  let isNext = false
   let stopped = false
-  // The embedded database has no other instance to tell.
-  const unlisten = db.kind === 'server' ? await db.listen(CHANNEL, wakeAll) : async () => {}
-  const send = () => {
-    sending = undefined
-    db.kick(CHANNEL).catch(onBug)
+  const bus: Bus | null =
+    open === null ? null : await open({ onKick: wakeAll, onError: state.failed })
+  const send = async (to: Bus): Promise<void> => {
+    timer = undefined
+    isSending = true
+    isNext = false
+    try {
+      await to.send()
+      state.worked()
+    } catch (error) {
+      if (!stopped) state.failed(error)
+    }
+    isSending = false
+    if (isNext) sendSoon()
+  }
+  const sendSoon = (): void => {
+    if (bus === null || stopped) return
+    if (isSending) isNext = true
+    else timer ??= setTimeout(() => void send(bus), COALESCE_MILLIS)
   }
   return {
     kick: () => {
       queueMicrotask(wakeAll)
-      if (db.kind === 'server' && !stopped) sending ??= setTimeout(send, COALESCE_MILLIS)
+      sendSoon()
     },
     subscribe: (woken) => {
       subscribers.add(woken)
@@ -36,8 +69,8 @@ export async function createNotify(
     },
     stop: async () => {
       stopped = true
-      clearTimeout(sending)
-      await unlisten()
+      clearTimeout(timer)
+      await bus?.close()
     },
   }
 }

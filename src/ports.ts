@@ -43,12 +43,28 @@ export type Ids = {
   readonly secret: () => string
 }
 
-/** Wakes those who wait, here at once and on other instances through the database. Carries nothing but a kick. */
+/** Wakes those who wait, here at once and on other instances through the bus. Carries nothing but a kick. */
 export type Notify = {
   readonly kick: () => void
   /** Calls `woken` after every kick until the returned function is called. */
   readonly subscribe: (woken: () => void) => () => void
 }
+
+/** How a kick reaches the other instances. It carries nothing: a lost one costs whoever waits a look's delay, nothing else. */
+export type Bus = {
+  /** Sends one kick, apart from any transaction. Rejects when it could not be sent. */
+  readonly send: () => Promise<void>
+  readonly close: () => Promise<void>
+}
+
+/**
+ * Opens a bus, whether or not its server is there. `onKick` is called after each kick, one's own too, and each time it has
+ * connected (again), since kicks may have been missed; `onError` as often as something goes wrong.
+ */
+export type OpenBus = (of: {
+  readonly onKick: () => void
+  readonly onError: (error: unknown) => void
+}) => Promise<Bus>
 
 /** Seals what Lend has to present to others, so that the database alone does not give it away. */
 export type Vault = {

@@ -10,7 +10,7 @@ import { CliProblem } from './run-file.ts'
  */
 export async function openDatabase(env: NodeJS.ProcessEnv): Promise<Db> {
   const config = configFrom(env, process.cwd())
-  if (config.databaseUrl !== null) return openServer(config.databaseUrl)
+  if (config.databaseUrl !== null) return openServer(config.databaseUrl, config.databaseDirectUrl)
   if (env.LEND_DATA === undefined || env.LEND_DATA === '' || config.dataDir === null)
     throw new CliProblem(
       'Set DATABASE_URL to the server’s database, or LEND_DATA to its data folder.',

@@ -2,9 +2,11 @@ import { BadSetting, type Config, configFrom } from '../config.ts'
 import { lookAtEmbedded, lookAtServer } from '../db/open.ts'
 import { type Db, withRead } from '../db/tx.ts'
 import { systemClock } from '../ids.ts'
+import { busFindings } from '../ops/doctor/bus.ts'
 import { databaseFindings, unreachable } from '../ops/doctor/database.ts'
 import { type Finding, finding, type Level, well } from '../ops/doctor/finding.ts'
 import { existingVault } from '../ops/doctor/keys.ts'
+import { poolerFindings } from '../ops/doctor/pooler.ts'
 import { providerFindings, publicUrlFindings } from '../ops/doctor/reach.ts'
 import { dataFolder, proxies, sharedSettings, unknownSettings } from '../ops/doctor/settings.ts'
 
@@ -34,7 +36,8 @@ function tell(out: Out, findings: readonly Finding[]): void {
 
 /** Null with a finding: there is no database to look at. */
 async function look(config: Config): Promise<Db | Finding> {
-  if (config.databaseUrl !== null) return lookAtServer(config.databaseUrl)
+  if (config.databaseUrl !== null)
+    return lookAtServer(config.databaseUrl, { isPooled: config.databaseDirectUrl !== null })
   if (config.dataDir === null) return well('database', 'embedded, in memory only')
   try {
     return (
@@ -61,7 +64,10 @@ async function anyTenant(db: Db): Promise<string | null> {
 
 async function inside(config: Config, db: Db): Promise<readonly Finding[]> {
   const vault = existingVault(config)
-  const seen = await databaseFindings(db, { clock: systemClock, vault })
+  const seen = [
+    ...(await databaseFindings(db, { clock: systemClock, vault })),
+    ...(await poolerFindings(db, config.databaseDirectUrl)),
+  ]
   const isWhole = seen.some((one) => one.check === 'migrations' && one.level === 'ok')
   const { publicUrl } = config
   const own = await publicUrlFindings(publicUrl, isWhole ? await anyTenant(db) : null)
@@ -71,7 +77,12 @@ async function inside(config: Config, db: Db): Promise<readonly Finding[]> {
 }
 
 async function found(config: Config): Promise<readonly Finding[]> {
-  const outside = [...sharedSettings(config), ...proxies(config), ...(await dataFolder(config))]
+  const outside = [
+    ...sharedSettings(config),
+    ...proxies(config),
+    ...(await dataFolder(config)),
+    ...(await busFindings(config)),
+  ]
   const db = await look(config)
   if ('check' in db) return [...outside, db, ...(await publicUrlFindings(config.publicUrl, null))]
   try {

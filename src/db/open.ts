@@ -8,6 +8,7 @@ import { drizzle as drizzlePostgres } from 'drizzle-orm/postgres-js'
 import { migrate as migratePostgres } from 'drizzle-orm/postgres-js/migrator'
 import postgres from 'postgres'
 import { BadSetting } from '../config.ts'
+import { ownLines } from './line.ts'
 import { type Db, embeddedDb, postgresDb } from './tx.ts'
 
 /** Any number that nothing else in this database locks. */
@@ -32,11 +33,11 @@ export function migrations(): readonly Migration[] {
 const LOOK_SECONDS_MAX = '5'
 
 /** A Postgres server as it is: nothing is migrated, nothing is made. Connects when it is first asked. */
-export function lookAtServer(url: string): Db {
+export function lookAtServer(url: string, of: { readonly isPooled: boolean }): Db {
   const bounded = new URL(url)
   if (!bounded.searchParams.has('connect_timeout'))
     bounded.searchParams.set('connect_timeout', LOOK_SECONDS_MAX)
-  return postgresDb(bounded.href, { readers: 1, seats: 1, name: 'lend doctor' })
+  return postgresDb(bounded.href, { ...of, readers: 1, seats: 1, name: 'lend doctor' })
 }
 
 /** The embedded database as it is; null: there is none in this folder yet. Throws `BadSetting` while a server has it open. */
@@ -57,10 +58,12 @@ export async function lookAtEmbedded(dataDir: string): Promise<Db | null> {
   }
 }
 
-/** A Postgres server, migrated once whichever instance comes first. */
-export async function openServer(url: string): Promise<Db> {
-  const quiet = { onnotice: () => {} }
-  const migrator = postgres(url, { max: 1, ...quiet })
+/**
+ * A Postgres server, migrated once whichever instance comes first. `directUrl`: set when `url` leads through a pooler in
+ * transaction mode. The lock around the migrations belongs to a connection, so they go by the direct one.
+ */
+export async function openServer(url: string, directUrl: string | null = null): Promise<Db> {
+  const migrator = postgres(directUrl ?? url, { max: 1, onnotice: () => {}, ...ownLines() })
   try {
     await migrator`select pg_advisory_lock(${MIGRATION_LOCK})`
     await migratePostgres(drizzlePostgres(migrator), { migrationsFolder: migrationsFolder() })
@@ -68,7 +71,7 @@ export async function openServer(url: string): Promise<Db> {
     // The lock ends with the connection.
     await migrator.end({ timeout: 5 })
   }
-  return postgresDb(url)
+  return postgresDb(url, { isPooled: directUrl !== null })
 }
 
 const alive = (pid: number): boolean => {

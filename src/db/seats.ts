@@ -14,7 +14,8 @@ export type Seat = {
   lost: boolean
   /** Whether no transaction is open on it. */
   idle: boolean
-  readonly close: () => void
+  /** Gives the connection up, whatever is under way on it. */
+  readonly drop: (why: Error) => void
 }
 
 export type Connections = {
@@ -35,10 +36,13 @@ export type Seats = {
 
 export class ConnectionLost extends Error {
   readonly code = 'CONNECTION_CLOSED'
-  constructor() {
-    super('The connection to the database was lost.')
+  constructor(says = 'The connection to the database was lost.') {
+    super(says)
   }
 }
+
+const busy = (): ConnectionLost =>
+  new ConnectionLost('No connection to the database became free in time.')
 
 async function openSeat(url: string, options: postgres.Options<never>): Promise<Seat> {
   let seat: Seat | undefined
@@ -56,7 +60,17 @@ async function openSeat(url: string, options: postgres.Options<never>): Promise<
   const close = () => void client.end({ timeout: 0 }).catch(() => undefined)
   try {
     const sql = await client.reserve()
-    seat = { sql, options: client.options, onLost: () => undefined, lost: false, idle: true, close }
+    const { options: parsed } = client
+    const made: Seat = {
+      ...{ sql, options: parsed, onLost: () => undefined, lost: false, idle: true },
+      drop: (why) => {
+        close()
+        if (made.lost) return
+        made.lost = true
+        made.onLost(why)
+      },
+    }
+    seat = made
     return seat
   } catch (error) {
     close()
@@ -66,11 +80,18 @@ async function openSeat(url: string, options: postgres.Options<never>): Promise<
 
 type Waiting = { readonly resolve: (seat: Seat) => void; readonly reject: (error: unknown) => void }
 
-/** At most `most` connections, opened when they are needed and kept. Whoever finds none free waits in line. */
+/**
+ * At most `most` connections, opened when they are needed and kept. Whoever finds none free waits in line, for at most
+ * `patienceMillis`.
+ */
 export function createSeats(
   url: string,
   options: postgres.Options<never>,
-  of: { readonly most: number; readonly prepare: (seat: Seat) => void },
+  of: {
+    readonly most: number
+    readonly patienceMillis: number
+    readonly prepare: (seat: Seat) => void
+  },
 ): Seats {
   const free: Seat[] = []
   const waiting: Waiting[] = []
@@ -102,8 +123,26 @@ export function createSeats(
 
   function discard(seat: Seat): void {
     made--
-    seat.close()
+    seat.drop(new ConnectionLost())
     next()
+  }
+
+  function waitInLine(resolve: Waiting['resolve'], reject: Waiting['reject']): void {
+    const late = setTimeout(() => {
+      waiting.splice(waiting.indexOf(one), 1)
+      reject(busy())
+    }, of.patienceMillis)
+    const one: Waiting = {
+      resolve: (seat) => {
+        clearTimeout(late)
+        resolve(seat)
+      },
+      reject: (error) => {
+        clearTimeout(late)
+        reject(error)
+      },
+    }
+    waiting.push(one)
   }
 
   return {
@@ -120,9 +159,8 @@ export function createSeats(
         discard(seat)
       }
       return new Promise((resolve, reject) => {
-        const one = { resolve, reject }
-        if (made < of.most) openFor(one)
-        else waiting.push(one)
+        if (made < of.most) openFor({ resolve, reject })
+        else waitInLine(resolve, reject)
       })
     },
     give: (seat) => {

@@ -3,7 +3,11 @@ import type { PgDatabase, PgQueryResultHKT } from 'drizzle-orm/pg-core'
 import { drizzle as drizzlePglite } from 'drizzle-orm/pglite'
 import { drizzle as drizzlePostgres } from 'drizzle-orm/postgres-js'
 import postgres from 'postgres'
-import { ConnectionLost, type Connections, createSeats, type Seat } from './seats.ts'
+import { inSeat } from './in-seat.ts'
+import { ownLines } from './line.ts'
+import { createReaders } from './readers.ts'
+import { type Connections, createSeats, type Seat } from './seats.ts'
+import { noop, notAlone, type Run, sqlState, txOn, watched } from './statements.ts'
 import * as tables from './tables.ts'
 import { tellTakenBack } from './taken-back.ts'
 
@@ -39,9 +43,6 @@ export type Db = {
   readonly begin: <T>(label: string, body: (tx: Tx) => Promise<T>, planned?: Planned) => Promise<T>
   /** Statements outside a transaction, each on a snapshot of its own. */
   readonly alone: Tx
-  /** Listens for kicks from other instances. Calls `onKick` after each, and after a reconnect. */
-  readonly listen: (channel: string, onKick: () => void) => Promise<() => Promise<void>>
-  readonly kick: (channel: string) => Promise<void>
   readonly close: () => Promise<void>
   /** Connections for transactions, and how many transactions wait for one. */
   readonly connections: () => Connections
@@ -54,13 +55,6 @@ export const json = (value: unknown): string => JSON.stringify(value)
 const ATTEMPTS_MAX = 4
 // Deadlock, serialisation failure: Postgres rolled the transaction back and says to try again.
 const RETRYABLE = new Set(['40001', '40P01'])
-
-export const sqlState = (error: unknown): string | undefined =>
-  typeof error === 'object' && error !== null && 'code' in error && typeof error.code === 'string'
-    ? error.code
-    : error instanceof Error && error.cause !== undefined
-      ? sqlState(error.cause)
-      : undefined
 
 /** The name of the constraint that refused a write, from either driver. */
 export const refusedBy = (error: unknown): string | undefined => {
@@ -111,55 +105,6 @@ export const hotTx = <T>(db: Db, label: string, body: (tx: Tx) => Promise<T>): P
 export const withRead = <T>(db: Db, label: string, body: (tx: Tx) => Promise<T>): Promise<T> =>
   body(db.alone).catch((error: unknown) => blame(error, label))
 
-const noop = (): void => undefined
-
-type Run = <R>(text: TemplateStringsArray, values: readonly SqlValue[]) => Promise<R[]>
-
-const ABORTED = '25P02'
-
-/** Notes the first statement that fails: it explains the ones after it, which only say that the transaction is aborted. */
-function watched(run: Run): { run: Run; explains: (error: unknown) => unknown } {
-  let first: { error: unknown } | undefined
-  return {
-    run: <R>(text: TemplateStringsArray, values: readonly SqlValue[]) => {
-      const sent = run<R>(text, values)
-      sent.catch((error: unknown) => {
-        first ??= { error }
-      })
-      return sent
-    },
-    explains: (error) =>
-      first !== undefined && (error === undefined || sqlState(error) === ABORTED)
-        ? first.error
-        : error,
-  }
-}
-
-/** Drizzle is made only where it is asked for: it costs more than most statements. */
-function txOn(of: {
-  run: Run
-  orm: () => Orm
-  later: (sent: Promise<unknown>) => void
-  committed: (then: () => void) => void
-}): Tx {
-  return {
-    sql: (text, ...values) => of.run(text, values),
-    later: (text, ...values) => {
-      const sent = of.run(text, values)
-      sent.catch(noop)
-      of.later(sent)
-    },
-    committed: of.committed,
-    get orm() {
-      return of.orm()
-    },
-  }
-}
-
-const notAlone = (): never => {
-  throw new Error('a statement outside a transaction has no commit to wait for')
-}
-
 type SeatOrm = WeakMap<Seat, Orm>
 
 const ormOn = (orms: SeatOrm, seat: Seat): Orm => {
@@ -178,97 +123,73 @@ const runOn =
     return (await sql(text, ...(values as postgres.ParameterOrFragment<never>[]))) as unknown as R[]
   }
 
-/**
- * One transaction on a seat: `begin` travels with the first statements and `commit` with the last. Whatever goes wrong is
- * thrown, and then nothing of it is kept.
- */
-async function inSeat<T>(
-  seat: Seat,
-  of: { readonly run: Run; readonly orm: () => Orm; readonly planned: Planned },
-  body: (tx: Tx) => Promise<T>,
-): Promise<T> {
-  const later: Promise<unknown>[] = []
-  const after: (() => void)[] = []
-  let over = false
-  const { run, explains } = watched(of.run)
-  const tx = txOn({
-    run: (text, values) =>
-      over ? Promise.reject(new Error('the transaction is over')) : run(text, values),
-    orm: of.orm,
-    later: (sent) => later.push(sent),
-    committed: (then) => after.push(then),
-  })
-  const lost = new Promise<never>((_, reject) => {
-    seat.onLost = (error) => {
-      over = true
-      reject(error)
-    }
-  })
-  if (seat.lost) throw new ConnectionLost()
-  const send = (statement: postgres.PendingQuery<postgres.Row[]>) => {
-    const sent = statement.simple().execute()
-    sent.catch(noop)
-    return sent
-  }
-  seat.idle = false
-  // Local to the transaction: what is planned by value elsewhere finds the connection as it was.
-  const begun = send(
-    of.planned === 'once'
-      ? seat.sql`begin; set local plan_cache_mode = force_generic_plan; set local random_page_cost = 1.1`
-      : seat.sql`begin`,
-  )
-  let end: ReturnType<typeof send> | undefined
-  const work = async (): Promise<T> => {
-    const value = await body(tx)
-    over = true
-    end = send(seat.sql`commit`)
-    await Promise.all([begun, ...later])
-    // Postgres answers a commit of what has failed with ROLLBACK: an error that the body swallowed is no success.
-    if ((await end).command !== 'COMMIT')
-      throw explains(undefined) ?? new Error('the transaction was rolled back')
-    seat.idle = true
-    for (const then of after) then()
-    return value
-  }
-  try {
-    return await Promise.race([work(), lost])
-  } catch (error) {
-    over = true
-    if (seat.lost) throw error
-    const ended = end ?? send(seat.sql`rollback`)
-    await Promise.race([ended, lost])
-    seat.idle = true
-    throw explains(error)
+const READERS_MAX = 6
+const SEATS_MAX = 16
+/** So long a database that says nothing is waited for; then whoever asked is told that it is away. */
+const PATIENCE_MILLIS = 10_000
+const AGAIN_SECONDS_MAX = 1
+const quiet = { onnotice: noop }
+
+export type ServerOptions = {
+  readonly readers?: number
+  readonly seats?: number
+  readonly name?: string
+  readonly patienceMillis?: number
+  /** Behind a pooler that gives a connection away after each transaction: nothing may be kept on one. */
+  readonly isPooled?: boolean
+}
+
+/** What both clients are made with. A URL's own `connect_timeout` stands. */
+function clientOptions(url: string, of: ServerOptions, patienceMillis: number) {
+  const isBounded = URL.canParse(url) && new URL(url).searchParams.has('connect_timeout')
+  return {
+    ...quiet,
+    ...ownLines(),
+    // The driver's own pauses grow to twenty seconds: too long once the database is back.
+    backoff: (tries: number) => Math.min(0.05 * 2 ** tries, AGAIN_SECONDS_MAX),
+    prepare: of.isPooled !== true,
+    connection: { application_name: of.name ?? 'lend' },
+    ...(isBounded ? {} : { connect_timeout: patienceMillis / 1000 }),
   }
 }
 
-const READERS_MAX = 6
-const SEATS_MAX = 16
-const quiet = { onnotice: noop }
-
 /** A Postgres server. Statements outside transactions share a few connections; a transaction has one to itself. */
-export function postgresDb(
-  url: string,
-  of: { readonly readers?: number; readonly seats?: number; readonly name?: string } = {},
-): Db {
+export function postgresDb(url: string, of: ServerOptions = {}): Db {
+  const { patienceMillis = PATIENCE_MILLIS } = of
   let statements = 0
   const count = () => {
     statements++
   }
-  const options = { ...quiet, connection: { application_name: of.name ?? 'lend' } }
-  const client = postgres(url, { ...options, max: of.readers ?? READERS_MAX })
-  // Drizzle fixes date and JSON parsing on a client when it is made; done at once so that every statement agrees.
-  const alone = drizzlePostgres(client, { schema: tables }) as unknown as Orm
+  const options = clientOptions(url, of, patienceMillis)
+  const aloneOrms = new WeakMap<postgres.Sql, Orm>()
+  const aloneOrm = (client: postgres.Sql): Orm => {
+    const known = aloneOrms.get(client)
+    if (known !== undefined) return known
+    const made = drizzlePostgres(client, { schema: tables }) as unknown as Orm
+    aloneOrms.set(client, made)
+    return made
+  }
+  const readers = createReaders(() => {
+    const client = postgres(url, { ...options, max: of.readers ?? READERS_MAX })
+    // Drizzle fixes date and JSON parsing on a client when it is made; done at once so that every statement agrees.
+    aloneOrm(client)
+    return client
+  }, patienceMillis)
   const orms: SeatOrm = new WeakMap()
   const seats = createSeats(url, options, {
     most: of.seats ?? SEATS_MAX,
+    patienceMillis,
     prepare: (seat) => void ormOn(orms, seat),
   })
   const begin: Db['begin'] = async (label, body, planned = 'by_value') => {
     const seat = await seats.take().catch((e: unknown) => blame(e, label))
     try {
-      const on = { run: runOn(seat.sql, count), orm: () => ormOn(orms, seat), planned }
-      return await inSeat(seat, on, body)
+      const run = runOn(seat.sql, count)
+      return await inSeat(
+        seat,
+        { run, orm: () => ormOn(orms, seat), planned, patienceMillis },
+        body,
+      )
     } catch (error) {
       return blame(error, label)
     } finally {
@@ -279,21 +200,12 @@ export function postgresDb(
     kind: 'server',
     begin,
     alone: txOn({
-      run: runOn(client, count),
-      ...{ orm: () => alone, later: notAlone, committed: notAlone },
+      run: (text, values) => readers.answered((client) => runOn(client, count)(text, values)),
+      ...{ orm: () => aloneOrm(readers.client()), later: notAlone, committed: notAlone },
     }),
     connections: seats.counts,
-    listen: async (channel, onKick) => {
-      const subscription = await client.listen(channel, onKick, onKick)
-      return async () => {
-        await subscription.unlisten()
-      }
-    },
-    kick: async (channel) => {
-      await client.notify(channel, '')
-    },
     close: async () => {
-      await Promise.all([seats.close(), client.end({ timeout: 5 })])
+      await Promise.all([seats.close(), readers.close()])
     },
     statements: () => statements,
   }
@@ -371,13 +283,6 @@ export function embeddedDb(pglite: PGlite): Db {
       waiting: Math.max(busy - 1, 0),
       most: 1,
     }),
-    listen: async (channel, onKick) => {
-      const stop = await pglite.listen(channel, onKick)
-      return () => stop()
-    },
-    kick: async (channel) => {
-      await pglite.query('select pg_notify($1, $2)', [channel, ''])
-    },
     close: () => pglite.close(),
     statements: () => statements,
   }

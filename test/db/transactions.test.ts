@@ -1,7 +1,10 @@
+import { type AddressInfo, createServer } from 'node:net'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { type Db, hotTx, postgresDb, sqlState, type Tx, withTx } from '../../src/db/tx.ts'
+import { sqlState } from '../../src/db/statements.ts'
+import { type Db, hotTx, postgresDb, type Tx, withRead, withTx } from '../../src/db/tx.ts'
 import { eachDatabase } from '../support/databases.ts'
 import { postgresIsLeftOut, scratchDatabase } from '../support/postgres.ts'
+import { through, wireTo } from '../support/wire.ts'
 
 const rows = async (db: Db): Promise<number[]> =>
   (await db.alone.sql<{ n: number }>`select n from counted order by n`).map((row) => row.n)
@@ -191,6 +194,43 @@ describe.skipIf(postgresIsLeftOut)('connections of transactions on a Postgres se
     )
     for (const one of told) expect(one).toBe('ECONNREFUSED')
     await nowhere.close()
+  })
+
+  it('a server that hangs up without a word: everyone is told so, whatever they asked', async () => {
+    const rude = createServer((socket) => socket.end())
+    await new Promise<void>((done) => rude.listen(0, '127.0.0.1', done))
+    const { port } = rude.address() as AddressInfo
+    const db = postgresDb(`postgres://postgres@127.0.0.1:${port}/none`, { readers: 1, seats: 2 })
+    const told = await Promise.all([
+      ...Array.from({ length: 6 }, () => outcome(db.begin('test', async () => 'begun'))),
+      ...Array.from({ length: 6 }, () => outcome(withRead(db, 'test', pidIn))),
+    ])
+    for (const one of told) expect(one).toBe('CONNECTION_CLOSED')
+    await db.close()
+    rude.close()
+  })
+
+  it('a server that falls silent is waited for so long and no longer, and is found again', async () => {
+    const wire = await wireTo(Number(new URL(scratch.url).port || 5432))
+    const url = through(scratch.url, wire.port)
+    const db = postgresDb(url, { readers: 1, seats: 2, patienceMillis: 300 })
+    const all = (count: number) =>
+      Promise.all([
+        ...Array.from({ length: count }, () => outcome(db.begin('test', pidIn))),
+        ...Array.from({ length: count }, () => outcome(withRead(db, 'test', pidIn))),
+      ])
+    for (const one of await all(3)) expect(one).toBeGreaterThan(0)
+    wire.stall()
+    // Those on a connection, those in line, and those who come when it has been given up.
+    for (let round = 0; round < 3; round++)
+      for (const one of await all(6))
+        expect(['CONNECTION_CLOSED', 'CONNECT_TIMEOUT']).toContain(one)
+    wire.mend()
+    await expect
+      .poll(async () => (await all(1)).every(Number.isInteger), { timeout: 5_000 })
+      .toBe(true)
+    await db.close()
+    await wire.close()
   })
 
   it('a statement after the end of its transaction is refused, so nothing is written beside it', async () => {

@@ -20,6 +20,7 @@ import type { Finding } from '../../src/ops/doctor/finding.ts'
 import { dataFolder } from '../../src/ops/doctor/settings.ts'
 import { createVault } from '../../src/vault.ts'
 import { postgresIsLeftOut, type Scratch, scratchDatabase, urlOf } from '../support/postgres.ts'
+import { scratchRedis } from '../support/redis.ts'
 import { secretText, TENANTS } from './support/doctor.ts'
 
 /** Every finding of the doctor, each made by what it is there to find. */
@@ -73,6 +74,38 @@ describe('settings', () => {
     const { all } = await findingsOf({ ...env, DATABASE_URL: 'postgres://u:secret@127.0.0.1:1/x' })
     expect(said(all, 'secret keys')[0]).toMatch(/^warn/)
     expect(said(all, 'checkpoint keys')[0]).toMatch(/^warn/)
+  })
+})
+
+describe('the bus', () => {
+  const SERVER = 'postgres://u:secret@127.0.0.1:1/x'
+  const bus = async (more: NodeJS.ProcessEnv) => {
+    const { all } = await findingsOf({ ...env, ...more })
+    expect(JSON.stringify(all)).not.toContain('hidden')
+    return said(all, 'bus')[0]
+  }
+
+  test('Redis: there, gone, with a user that may not, or beside an embedded database', async () => {
+    const redis = await scratchRedis()
+    const REDIS_URL = redis.url
+    expect(await bus({ DATABASE_URL: SERVER, REDIS_URL })).toBe(
+      'ok: a kick through Redis comes back',
+    )
+    expect(await bus({ REDIS_URL })).toMatch(/^warn: REDIS_URL is set, but the embedded/)
+    const wrongUser = REDIS_URL.replace('//', '//lend:hidden@')
+    expect(await bus({ DATABASE_URL: SERVER, REDIS_URL: wrongUser })).toBe(
+      'wrong: no kick comes through Redis (WRONGPASS)',
+    )
+    await redis.stop()
+    expect(await bus({ DATABASE_URL: SERVER, REDIS_URL })).toBe(
+      'wrong: no kick comes through Redis (ECONNREFUSED)',
+    )
+  })
+
+  test('a REDIS_URL that is none stops at the settings', async () => {
+    const { code, all } = await findingsOf({ ...env, REDIS_URL: 'http://localhost:6379' })
+    expect(code).toBe(1)
+    expect(said(all, 'settings')[0]).toMatch(/^wrong: REDIS_URL must be a Redis or Valkey URL/)
   })
 })
 

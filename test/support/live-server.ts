@@ -3,6 +3,7 @@ import type { RequestListener, Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { getRequestListener } from '@hono/node-server'
 import type { Client } from '@modelcontextprotocol/sdk/client/index.js'
+import { busOf } from '../../src/bus/open.ts'
 import { checkpointKey } from '../../src/checkpoint-key.ts'
 import type { TenantId } from '../../src/core/vocabulary.ts'
 import { openEmbedded, openServer } from '../../src/db/open.ts'
@@ -45,6 +46,10 @@ export { ACCESS_TOKEN, basic, DRAFTING, RENEWALS, TOKEN_EXCHANGE, tenantOf } fro
 export type ServeOptions = {
   /** `embedded` (in memory, the default) or the URL of a Postgres database; it is migrated and seeded. */
   readonly database?: 'embedded' | (string & {})
+  /** `database` leads through a transaction pooler; this is the server itself. */
+  readonly directUrl?: string
+  /** Kicks go through this Redis instead of the database. */
+  readonly redisUrl?: string
   /** For a second instance beside another on the same database. By default this one's own address. */
   readonly publicUrl?: string
   /** Sweep, re-evaluation and key jobs; on unless told otherwise, as in the product. */
@@ -246,16 +251,24 @@ const PATIENT = { keptAliveMillis: 120_000 }
 /** Starts it; close it when done. */
 export async function serveLend(options: ServeOptions = {}): Promise<LiveServer> {
   const { database = 'embedded', jobs: withJobs = true } = options
+  const { redisUrl = null, directUrl: databaseDirectUrl = null } = options
   let handle: RequestListener = (_req, res) => res.writeHead(503).end()
   const { servers, port } = await listenOn(() =>
     boundedServer((req, res) => handle(req, res), { ...PATIENT, ...options.bounds }),
   )
   const origin = `http://localhost:${port}`
   const publicUrl = options.publicUrl ?? origin
-  const db = database === 'embedded' ? await openEmbedded(null) : await openServer(database)
+  const db =
+    database === 'embedded'
+      ? await openEmbedded(null)
+      : await openServer(database, databaseDirectUrl)
   const bugs: { error: unknown; requestId: string | undefined }[] = []
   const onBug = (error: unknown, requestId?: string) => void bugs.push({ error, requestId })
-  const notify = await createNotify(db, onBug)
+  const databaseUrl = database === 'embedded' ? null : database
+  const notify = await createNotify(
+    busOf({ publicUrl, databaseUrl, databaseDirectUrl, redisUrl }, db),
+    (what, more) => onBug({ what, ...more }),
+  )
   const stopping = new AbortController()
   setMaxListeners(0, stopping.signal)
   const clock = movableClock()

@@ -73,6 +73,18 @@ async function makeTemplate(): Promise<string> {
 const dropDatabase = (name: string) =>
   onServer((sql) => sql.unsafe(`drop database if exists ${name} with (force)`))
 
+/** A new database with nothing in it, not even our tables. */
+export async function emptyDatabase(): Promise<Scratch> {
+  const name = `lend_test_${process.pid}_${Date.now().toString(36)}_empty_${++made}`
+  await onServer((sql) => sql.unsafe(`create database ${name}`))
+  return {
+    url: urlOf(name),
+    drop: async () => {
+      await dropDatabase(name)
+    },
+  }
+}
+
 /** A new database; drop it when done. The first of a process migrates, the rest are copies. */
 export async function scratchDatabase(): Promise<Scratch> {
   template ??= makeTemplate()

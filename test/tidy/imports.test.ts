@@ -19,7 +19,13 @@ const ROOMS: Readonly<Record<string, Room>> = {
   'src/ports.ts': { rooms: [], types: ['src/db'] },
   'src/ids.ts': { rooms: ['src/ports.ts'], packages: ['node:crypto', 'uuid'] },
   'src/config.ts': { rooms: ['src/ports.ts'], packages: ['node:net', 'node:path'] },
-  'src/notify.ts': { rooms: [], types: ['src/db', 'src/ports.ts'] },
+  'src/notify.ts': { rooms: [], types: ['src/ports.ts'] },
+  // Kicks between instances, and nothing else, go by these.
+  'src/bus': {
+    rooms: ['src/db'],
+    types: ['src/config.ts', 'src/ports.ts'],
+    packages: ['postgres', '@redis/client'],
+  },
   'src/checkpoint-key.ts': {
     rooms: ['src/flows/checkpoint.ts'],
     types: ['src/config.ts'],
@@ -51,6 +57,9 @@ const ROOMS: Readonly<Record<string, Room>> = {
     packages: ['drizzle-orm', '@electric-sql/pglite', 'postgres'],
   },
   'src/db/seats.ts': { rooms: [], packages: ['postgres'] },
+  'src/db/in-seat.ts': { rooms: ['src/db'], packages: ['postgres'] },
+  'src/db/readers.ts': { rooms: [], packages: ['postgres'] },
+  'src/db/line.ts': { rooms: [], packages: ['node:net'] },
   'src/db/open.ts': {
     rooms: ['src/db', 'src/config.ts'],
     packages: [
@@ -204,6 +213,7 @@ const ROOMS: Readonly<Record<string, Room>> = {
   // Looks at what an instance depends on, and changes nothing.
   'src/ops/doctor': {
     rooms: [
+      'src/bus',
       'src/checkpoint-key.ts',
       'src/config.ts',
       'src/db',
@@ -328,6 +338,7 @@ const ROOMS: Readonly<Record<string, Room>> = {
     rooms: [
       'src',
       'src/app',
+      'src/bus',
       'src/cli/run-file.ts',
       'src/db',
       'src/demo',

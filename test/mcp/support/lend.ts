@@ -1,7 +1,11 @@
 import { createServer, type IncomingMessage, request, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import type { Run } from '../../support/databases.ts'
-import { type LiveServer, serveLend as serveLive } from '../../support/live-server.ts'
+import {
+  type LiveServer,
+  type ServeOptions,
+  serveLend as serveLive,
+} from '../../support/live-server.ts'
 import { Agent, VIA } from './agent.ts'
 import { Person } from './person.ts'
 
@@ -90,11 +94,15 @@ export async function serveLend(): Promise<Lend> {
 }
 
 /** Several instances on one Postgres, behind one public address. */
-export async function serveInstances(database: string, count: number): Promise<Lend> {
+export async function serveInstances(
+  database: string,
+  count: number,
+  more: Pick<ServeOptions, 'redisUrl'> = {},
+): Promise<Lend> {
   const front = await openFront()
   const lives: LiveServer[] = []
   while (lives.length < count) {
-    const live = await serveLive({ database, publicUrl: front.url })
+    const live = await serveLive({ ...more, database, publicUrl: front.url })
     front.behind(live)
     lives.push(live)
   }
