@@ -168,14 +168,14 @@ function secretKeysOf(text: string | undefined): readonly SecretKey[] | null {
 
 /** Generous: what one well-behaved caller never reaches, and one that has gone wrong does within seconds. */
 const RATES_A_MINUTE: Config['rates'] = {
-  client: 12_000,
-  tenant: 60_000,
-  session: 600,
-  tools: 600,
-  person: 1_200,
-  point: 120_000,
-  publisher: 60,
-  address: 600,
+  client: 120_000,
+  tenant: 600_000,
+  session: 6_000,
+  tools: 6_000,
+  person: 12_000,
+  point: 1_200_000,
+  publisher: 600,
+  address: 6_000,
 }
 const RATE_MAX = 1_000_000_000
 
