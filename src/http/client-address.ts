@@ -45,7 +45,7 @@ export function clientAddress(of: {
 }): (connected: string | undefined, forwarded: string | undefined) => string | null {
   const trusted = listOf(of.trusted)
   const isTrusted = (address: string): boolean =>
-    trusted.check(address, isIP(address) === 4 ? 'ipv4' : 'ipv6')
+    of.trusted.length > 0 && trusted.check(address, isIP(address) === 4 ? 'ipv4' : 'ipv6')
   return (connected, forwarded) => {
     const peer = plain(connected ?? '')
     if (isIP(peer) === 0) return null
