@@ -47,10 +47,55 @@ export function lostNow(tree: Tree): Lost {
   return lost
 }
 
+type Ending = { readonly tree: Tree; readonly lost: Lost }
+
 /**
- * Ends grants, and those that follow them, in one commit with their records: a session that loses something has its
- * version raised. Nothing lost, nothing written. Returns the tree as it is now.
+ * Ends grants of several trees, and those that follow them, in one commit with their records: a session that loses
+ * something has its version raised. Nothing lost, nothing written; and however many trees, the same few statements. Returns
+ * the trees as they are now, in the same order.
  */
+export function endGrantsIn(
+  tx: Tx,
+  journal: Journal,
+  endings: readonly Ending[],
+  by: { readonly userId?: UserId } = {},
+): readonly Tree[] {
+  const ended = endings.map(({ tree, lost }) => {
+    const all = withDescendants(tree, lost)
+    const losers = tree.nodes.filter((node) => node.grants.some((g) => all.has(g.id)))
+    return { tree, all, losers }
+  })
+  for (const { all, losers } of ended)
+    for (const node of losers)
+      for (const grant of node.grants) {
+        const reason = all.get(grant.id)
+        if (reason === undefined) continue
+        journal.session(subjectOf(node), 'grant.ended', {
+          grant_id: grant.id,
+          ...itemData(grant.item),
+          reason,
+          ...(by.userId === undefined ? {} : { by: by.userId }),
+        })
+      }
+  const grants = ended.flatMap(({ all }) => [...all.keys()])
+  if (grants.length > 0) takesBack(tx)
+  deleteGrants(
+    tx,
+    grants,
+    ended.flatMap(({ losers }) => losers.map((node) => node.id)),
+  )
+  return ended.map(({ tree, all, losers }) => {
+    if (losers.length === 0) return tree
+    const nodes = tree.nodes.map((node) =>
+      losers.includes(node)
+        ? { ...node, version: node.version + 1, grants: node.grants.filter((g) => !all.has(g.id)) }
+        : node,
+    )
+    return { ...tree, nodes, root: nodes.find((n) => n.id === tree.root.id) ?? tree.root }
+  })
+}
+
+/** The same of one tree. */
 export function endGrants(
   tx: Tx,
   journal: Journal,
@@ -58,33 +103,8 @@ export function endGrants(
   lost: Lost,
   by: { readonly userId?: UserId } = {},
 ): Tree {
-  const all = withDescendants(tree, lost)
-  if (all.size === 0) return tree
-  takesBack(tx)
-  const losers = tree.nodes.filter((node) => node.grants.some((g) => all.has(g.id)))
-  for (const node of losers) {
-    for (const grant of node.grants) {
-      const reason = all.get(grant.id)
-      if (reason === undefined) continue
-      journal.session(subjectOf(node), 'grant.ended', {
-        grant_id: grant.id,
-        ...itemData(grant.item),
-        reason,
-        ...(by.userId === undefined ? {} : { by: by.userId }),
-      })
-    }
-  }
-  deleteGrants(
-    tx,
-    [...all.keys()],
-    losers.map((node) => node.id),
-  )
-  const nodes = tree.nodes.map((node) =>
-    losers.includes(node)
-      ? { ...node, version: node.version + 1, grants: node.grants.filter((g) => !all.has(g.id)) }
-      : node,
-  )
-  return { ...tree, nodes, root: nodes.find((n) => n.id === tree.root.id) ?? tree.root }
+  const [after = tree] = endGrantsIn(tx, journal, [{ tree, lost }], by)
+  return after
 }
 
 /** Ends what the tree can no longer hold. A re-evaluation that finds nothing writes nothing (SPEC section 5). */

@@ -6,7 +6,7 @@ import { diffSlices, loosens, type SliceChange, tighterPart } from '../core/slic
 import type { GrantId, SessionId, TenantId } from '../core/vocabulary.ts'
 import { Journal } from '../db/activity.ts'
 import { FIRST } from '../db/directory.ts'
-import { endGrants } from '../db/endings.ts'
+import { endGrantsIn } from '../db/endings.ts'
 import { guardCatalogAlone } from '../db/guard.ts'
 import {
   clientStands,
@@ -70,8 +70,9 @@ async function endGrantsOf(
       // The column holds sessions' ids.
       const wanted = roots.slice(i, i + TREES_A_BATCH).map((id) => ({ sessionId: id as SessionId }))
       const journal = new Journal(ctx, tenantId)
-      for (const tree of await lockTrees(tx, { tenantId, now }, wanted)) {
-        if (tree === null) continue
+      const trees = await lockTrees(tx, { tenantId, now }, wanted)
+      const endings = trees.flatMap((tree) => {
+        if (tree === null) return []
         const lost = new Map<GrantId, GrantEndReason>(
           tree.nodes.flatMap((node) =>
             node.grants
@@ -79,11 +80,14 @@ async function endGrantsOf(
               .map((grant) => [grant.id, 'catalog_changed'] as const),
           ),
         )
-        const after = endGrants(tx, journal, tree, lost)
-        const narrowed = after.nodes.filter(
-          (node, n) => node.grants.length !== tree.nodes[n]?.grants.length,
-        )
-        sessions += narrowed.length
+        return [{ tree, lost }]
+      })
+      const after = endGrantsIn(tx, journal, endings)
+      for (const [n, { tree, lost }] of endings.entries()) {
+        const nodes = after[n]?.nodes ?? []
+        sessions += tree.nodes.filter(
+          (node, i) => node.grants.length !== nodes[i]?.grants.length,
+        ).length
         grants += lost.size
       }
       await journal.write(tx)

@@ -7,6 +7,7 @@ import type { RawItem } from '../../src/flows/items.ts'
 import { createSession } from '../../src/flows/people-sessions.ts'
 import { requestAccess } from '../../src/flows/request-access.ts'
 import type { Ctx } from '../../src/ports.ts'
+import { publishAccounts, restoreAccounts } from '../support/accounts-file.ts'
 import { eachDatabase, type Run } from '../support/databases.ts'
 import { APP, agentOf, exchange, instance, MAYA, must } from './support/callers.ts'
 
@@ -104,6 +105,48 @@ eachDatabase('round trips', (database) => {
     expect(held).toHaveLength(200)
     expect(none).toBeLessThanOrEqual(REISSUE_MOST)
     await database().run('delete from consent_rule')
+  })
+
+  test('of a publish that takes a permission back: 90 sessions that hold it cost what one does', async () => {
+    const ctx = fresh()
+    const { run } = database()
+    const withdrawn = async () => {
+      let ended = 0
+      const sent = await cost(ctx, async () => {
+        ended = must(await publishAccounts(ctx, { delegable: false })).grantsEnded
+      })
+      return { sent, ended }
+    }
+    await restoreAccounts(ctx)
+    const holding = async () => {
+      const session = await start(ctx, 'bypass')
+      await ask(ctx, session, [{ permission: 'accounts:read' }])
+      return session
+    }
+    await holding()
+    const one = await withdrawn()
+    expect(one.ended).toBe(1)
+    await restoreAccounts(ctx)
+    const session = await holding()
+    // More than one person may run at once, so their rows are copied.
+    await run(
+      `insert into session select (copy).* from (
+         select jsonb_populate_record(s, jsonb_build_object('id', 'ses_c' || i, 'root_id', 'ses_c' || i,
+           'refresh_hash', null)) as copy
+         from session s, generate_series(1, 89) i where s.id = $1) copies`,
+      [session],
+    )
+    await run(
+      `insert into access_grant select (copy).* from (
+         select jsonb_populate_record(g, jsonb_build_object('id', 'grt_c' || i, 'session_id', 'ses_c' || i,
+           'request_id', null)) as copy
+         from access_grant g, generate_series(1, 89) i where g.session_id = $1) copies`,
+      [session],
+    )
+    expect(await withdrawn()).toEqual({ sent: one.sent, ended: 90 })
+    expect(await run(`select id from access_grant where permission_id = 'accounts:read'`)).toEqual(
+      [],
+    )
   })
 
   test('of a re-issue that finds a loss: 20 lost grants cost what one does', async () => {

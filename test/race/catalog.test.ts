@@ -1,14 +1,9 @@
 import { expect, test } from 'vitest'
-import { readPermissionsFile } from '../../schema/permissions-file.ts'
-import type { ServiceCaller } from '../../src/callers.ts'
-import type { TenantId } from '../../src/core/vocabulary.ts'
 import { createTemplate, submitDraft } from '../../src/flows/admin/draft-template.ts'
 import { setEnablement } from '../../src/flows/admin/enable-template.ts'
 import { reviewVersion } from '../../src/flows/admin/review-template.ts'
 import { endByPerson } from '../../src/flows/people-sessions.ts'
-import { publishCatalog, reviewProposal } from '../../src/flows/publish-catalog.ts'
-import type { Ctx } from '../../src/ports.ts'
-import { CATALOG, TENANT_IDS } from '../support/world-seed.ts'
+import { approveProposal, publishAccounts, restoreAccounts } from '../support/accounts-file.ts'
 import {
   answer,
   asAgent,
@@ -25,38 +20,6 @@ import {
 import { expectSound } from './support/sound.ts'
 
 const ROUNDS = 10
-const STUDIO = { id: TENANT_IDS.studio as TenantId, slug: 'studio' }
-const ACCOUNTS: ServiceCaller = {
-  ...{ as: 'service', tenant: STUDIO, clientId: 'scl_accounts', service: 'accounts' },
-}
-
-/** The accounts service's file; `read` changes `accounts:read`, null takes it out. */
-function fileWith(read: object | null, title = 'Accounts API · Read') {
-  const permissions = Object.entries(CATALOG)
-    .filter(([, row]) => row.service === 'accounts')
-    .filter(([id]) => read !== null || id !== 'accounts:read')
-    .map(([id, row]) => ({
-      ...{ id, kind: row.kind, title: row.title, description: row.unlocks },
-      ...{ access: row.access ?? 'read', risk: row.risk ?? 'low' },
-      delegable: row.delegable ?? true,
-      ...(row.kind === 'data' ? { data: row.facts } : {}),
-      ...(id === 'accounts:read' ? { title, ...read } : {}),
-    }))
-  const { errors, slice, mentions } = readPermissionsFile({ permissions })
-  return { errors: errors.map((e) => ({ path: e.pointer, message: e.message })), slice, mentions }
-}
-
-const publish = (ctx: Ctx, read: object | null, more: { title?: string; base?: number } = {}) =>
-  publishCatalog(ctx, ACCOUNTS, { file: fileWith(read, more.title), baseVersion: more.base })
-
-/** What waits for security, allowed. */
-const allow = async (ctx: Ctx, id: string | undefined) => {
-  if (id === undefined) return
-  const rhea = { ...person('adam'), tenant: STUDIO, userId: 'usr_rhea' as never }
-  must(await inTx(ctx, (tx) => reviewProposal(ctx, rhea, { id, verdict: 'approve' }, tx)))
-}
-const loosen = async (ctx: Ctx) => allow(ctx, must(await publish(ctx, {})).proposal)
-
 twoInstances('a publish', (pair) => {
   const held = () => pair().run(`select id from access_grant where permission_id = 'accounts:read'`)
 
@@ -67,12 +30,12 @@ twoInstances('a publish', (pair) => {
     test(`that makes a permission ${name}: once it has answered, nobody gets it`, async () => {
       const { a, b, run } = pair()
       for (let round = 0; round < ROUNDS; round++) {
-        await loosen(a)
+        await restoreAccounts(a)
         const sessions = [await start(a, { mode: 'bypass' }), await start(a)] as const
         const question = await asked(a, run, sessions[1], [{ permission: 'accounts:read' }])
         const agent = await asAgent(run, sessions[0])
         const [published, got, answered, issued] = await Promise.all([
-          publish(a, read),
+          publishAccounts(a, read),
           ask(b, agent, [{ permission: 'accounts:read' }]),
           answer(b, question, 'allow_once'),
           exchange(b),
@@ -106,14 +69,14 @@ twoInstances('a publish', (pair) => {
 
   test('and another of the same base: one is refused, and numbers have no gap', async () => {
     const { a, b, run } = pair()
-    await loosen(a)
+    await restoreAccounts(a)
     for (let round = 0; round < ROUNDS; round++) {
       const [{ version: base } = { version: 0 }] = await run<{ version: number }>(
         'select max(version) as version from registry',
       )
       const both = await Promise.all([
-        publish(a, {}, { title: `One ${round}`, base }),
-        publish(b, {}, { title: `Two ${round}`, base }),
+        publishAccounts(a, {}, { title: `One ${round}`, base }),
+        publishAccounts(b, {}, { title: `Two ${round}`, base }),
       ])
       expect(both.map(codeOf).sort()).toEqual(['catalog_changed', 'ok'])
     }
@@ -132,7 +95,7 @@ twoInstances('a publish', (pair) => {
       )[0]?.n
     const before = await deadlocks()
     for (let round = 0; round < ROUNDS; round++) {
-      await loosen(a)
+      await restoreAccounts(a)
       const ref = `rests-${round}`
       const of = { ref, version: 1, view: () => ({}) }
       const ceiling = [{ permission: 'accounts:read' }]
@@ -142,7 +105,7 @@ twoInstances('a publish', (pair) => {
       must(await inTx(a, (tx) => submitDraft(a, person('bo'), of, tx)))
       const enable = { template: 'renewal-briefs', status: 'on' } as const
       const [published, approved, enabled] = await Promise.all([
-        publish(a, { delegable: false }),
+        publishAccounts(a, { delegable: false }),
         inTx(b, (tx) => reviewVersion(b, person('rhea'), { ...of, verdict: 'approve' }, tx)),
         inTx(a, (tx) => setEnablement(a, person('adam'), enable, tx)),
       ])
@@ -163,25 +126,21 @@ twoInstances('a publish', (pair) => {
 
   test('two reviewers at once: one approves, and one version comes of it', async () => {
     const { a, b } = pair()
-    await loosen(a)
-    must(await publish(a, { risk: 'high' }))
-    const { proposal: id = '' } = must(await publish(a, { risk: 'low' }))
-    const review = (ctx: Ctx) => {
-      const rhea = { ...person('adam'), tenant: STUDIO, userId: 'usr_rhea' as never }
-      return inTx(ctx, (tx) => reviewProposal(ctx, rhea, { id, verdict: 'approve' }, tx))
-    }
-    const both = await Promise.all([review(a), review(b)])
+    await restoreAccounts(a)
+    must(await publishAccounts(a, { risk: 'high' }))
+    const { proposal: id = '' } = must(await publishAccounts(a, { risk: 'low' }))
+    const both = await Promise.all([approveProposal(a, id), approveProposal(b, id)])
     expect(both.map(codeOf).sort()).toEqual(['already_answered', 'ok'])
   })
 
   test('that ends the grants of many sessions takes all of them', async () => {
     const { a, run } = pair()
-    await loosen(a)
+    await restoreAccounts(a)
     for (let n = 0; n < 19; n++) {
       const session = await start(a, { mode: 'bypass', login: n % 2 === 0 ? 'maya' : 'omar' })
       must(await ask(a, await asAgent(run, session), [{ permission: 'accounts:read' }]))
     }
-    const published = must(await publish(a, { delegable: false }))
+    const published = must(await publishAccounts(a, { delegable: false }))
     expect(published).toMatchObject({ grantsEnded: 19, sessionsNarrowed: 19 })
     expect(await held()).toEqual([])
     await expectSound(run)

@@ -1,6 +1,7 @@
 import { expect, test } from 'vitest'
 import { coveredBy } from '../../src/core/item.ts'
 import type { Item } from '../../src/core/vocabulary.ts'
+import { guardKey } from '../../src/db/guard.ts'
 import { adoptVersion } from '../../src/flows/admin/adopt-version.ts'
 import { type DraftInput, putDraft, submitDraft } from '../../src/flows/admin/draft-template.ts'
 import { setEnablement } from '../../src/flows/admin/enable-template.ts'
@@ -8,6 +9,7 @@ import { reviewVersion } from '../../src/flows/admin/review-template.ts'
 import { followFeed } from '../../src/flows/re-evaluate.ts'
 import type { Ctx } from '../../src/ports.ts'
 import type { Run } from '../support/databases.ts'
+import { TENANT_IDS } from '../support/world-seed.ts'
 import {
   asAgent,
   ask,
@@ -112,6 +114,47 @@ twoInstances('two at work on one template', (pair) => {
     const done = await Promise.all([approve(a, 4), approve(b, 4, 'bea')])
     expect(done.map(codeOf).sort()).toEqual(['ok', 'wrong_state'])
     expect(await count(run, 'template.published', 4)).toBe(1)
+    await expectSound(run)
+  })
+
+  test('a narrowing that is published waits for what is being decided where it will be adopted', async () => {
+    const { a, b, held, run, waiting } = pair()
+    const { version: last, ceiling } = await newest(run)
+    const wide = last + 1
+    const more = { permission: 'email-templates:write' }
+    must(await put(a, 'bo', wide, { ceiling: [...ceiling, more] }))
+    must(await submit(a, wide))
+    must(await approve(a, wide))
+    must(await adopt(a, wide))
+    must(await put(a, 'bo', wide + 1, { ceiling }))
+    must(await submit(a, wide + 1))
+    const adoptedNow = async () =>
+      (
+        await run<{ version: number }>(
+          `select adopted_version as version from enablement where tenant_id = 'ten_acme' and template_id = 'tpl_briefs'`,
+        )
+      )[0]?.version
+    const guard = (key: string, how: string) =>
+      `select pg_advisory_xact_lock${how}(hashtextextended('${key}', 0))`
+    // As a request of acme's holds it while it decides.
+    let published: ReturnType<typeof approve> | undefined
+    await held(guard(guardKey(TENANT_IDS.acme), '_shared'), async () => {
+      published = approve(b, wide + 1)
+      await waiting(1)
+      expect(await adoptedNow()).toBe(wide)
+    })
+    must(await (published ?? approve(b, wide + 1)))
+    expect(await adoptedNow()).toBe(wide + 1)
+    // And as a publication holds it: nobody adopts what is being changed.
+    let adopted: ReturnType<typeof adopt> | undefined
+    await held(guard(`lend:template:${REF}`, ''), async () => {
+      adopted = adopt(a, wide)
+      await waiting(1)
+      expect(await adoptedNow()).toBe(wide + 1)
+    })
+    must(await (adopted ?? adopt(a, wide)))
+    expect(await adoptedNow()).toBe(wide)
+    must(await adopt(a, wide + 1))
     await expectSound(run)
   })
 
