@@ -106,6 +106,9 @@ describe('records offline', () => {
     expect(new Set(roots).size).toBe(11)
   })
 
+  const CUT =
+    '1 sessions have no end in it: they were live when it was made, or its end was cut off'
+
   test('from a file: 0 when good, 1 when changed, 2 when a line is no record', async () => {
     const folder = await mkdtemp(join(tmpdir(), 'lend-'))
     const file = join(folder, 'export.ndjson')
@@ -115,6 +118,11 @@ describe('records offline', () => {
       return verifyFile(file, (line) => void out.push(line))
     }
     const good = whole.map((record) => JSON.stringify(record))
+    const { hash: _, ...last } = { ...at(4), seq: 6, id: 'act_end', type: 'session.ended' as const }
+    const end = { ...last, prev_hash: at(4).hash }
+    const ended = [...good, JSON.stringify({ ...end, hash: hashOf(end) })]
+    expect(await check(ended)).toBe(0)
+    expect(out.splice(0)).toEqual(['ok: 6 records in 1 chains'])
     expect(await check(good)).toBe(0)
     expect(await check(good.slice(1))).toBe(1)
     expect(await check(good.map((line) => line.replace('ses_a_3', 'ses_a_9')))).toBe(1)
@@ -122,10 +130,12 @@ describe('records offline', () => {
     expect(await check(['not json'])).toBe(2)
     expect(out).toEqual([
       'ok: 5 records in 1 chains',
+      CUT,
       'ses_a #2 (act_ses_a_2): missing_before',
       'NOT ok: 4 records in 1 chains',
       'ses_a #3 (act_ses_a_9): altered',
       'NOT ok: 5 records in 1 chains',
+      CUT,
       'line 6 is no activity record',
       'line 1 is no activity record',
     ])
