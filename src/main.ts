@@ -1,4 +1,4 @@
-import { createServer, type Server } from 'node:http'
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
 import { join } from 'node:path'
 import { getRequestListener } from '@hono/node-server'
 import { checkpointKey, trustedKeys } from './checkpoint-key.ts'
@@ -11,6 +11,7 @@ import { startDemo } from './demo/start.ts'
 import { afterDemoSignIn, demoWebConfig } from './demo/world.ts'
 import { startGateway } from './gateway/gateway.ts'
 import { createApp } from './http/app.ts'
+import { forwardAuthListener } from './http/forward-auth.ts'
 import { createUserTokenVerifier } from './identity/login.ts'
 import { systemClock, systemIds } from './ids.ts'
 import { startJobs } from './jobs.ts'
@@ -113,11 +114,11 @@ const gatewaySays = {
 const serverOf =
   (
     listener: ReturnType<typeof getRequestListener>,
-    demo: Awaited<ReturnType<typeof startDemo>> | null,
+    before: readonly ((req: IncomingMessage, res: ServerResponse) => boolean)[],
   ) =>
   (): Server => {
     const server = createServer((req, res) => {
-      if (demo?.handle(req, res)) return
+      if (before.some((handle) => handle(req, res))) return
       void listener(req, res)
     })
     // Longer than any proxy keeps a connection idle: whoever takes up one that is just being closed is cut off.
@@ -220,7 +221,8 @@ async function main(): Promise<void> {
     gateway,
     ready: () => ready && gateway.ready(),
   })
-  const servers = await serve(config, serverOf(getRequestListener(app.fetch), demo))
+  const before = [forwardAuthListener(gateway), ...(demo === null ? [] : [demo.handle])]
+  const servers = await serve(config, serverOf(getRequestListener(app.fetch), before))
   writeRunFile(config, {
     secret: doorSecret,
     pid: process.pid,

@@ -4,6 +4,7 @@ import { drizzle as drizzlePglite } from 'drizzle-orm/pglite'
 import { drizzle as drizzlePostgres } from 'drizzle-orm/postgres-js'
 import postgres from 'postgres'
 import { ConnectionLost, type Connections, createSeats, type Seat } from './seats.ts'
+import { sqlState } from './sql-error.ts'
 import * as tables from './tables.ts'
 import { tellTakenBack } from './taken-back.ts'
 
@@ -39,6 +40,8 @@ export type Db = {
   readonly begin: <T>(label: string, body: (tx: Tx) => Promise<T>, planned?: Planned) => Promise<T>
   /** Statements outside a transaction, each on a snapshot of its own. */
   readonly alone: Tx
+  /** The same for fixed statements that find their rows by key: planned once, for any value. See `Planned`. */
+  readonly aloneOnce: Tx
   /** Listens for kicks from other instances. Calls `onKick` after each, and after a reconnect. */
   readonly listen: (channel: string, onKick: () => void) => Promise<() => Promise<void>>
   readonly kick: (channel: string) => Promise<void>
@@ -54,20 +57,6 @@ export const json = (value: unknown): string => JSON.stringify(value)
 const ATTEMPTS_MAX = 4
 // Deadlock, serialisation failure: Postgres rolled the transaction back and says to try again.
 const RETRYABLE = new Set(['40001', '40P01'])
-
-export const sqlState = (error: unknown): string | undefined =>
-  typeof error === 'object' && error !== null && 'code' in error && typeof error.code === 'string'
-    ? error.code
-    : error instanceof Error && error.cause !== undefined
-      ? sqlState(error.cause)
-      : undefined
-
-/** The name of the constraint that refused a write, from either driver. */
-export const refusedBy = (error: unknown): string | undefined => {
-  if (typeof error !== 'object' || error === null) return undefined
-  const named = error as { constraint_name?: string; constraint?: string; cause?: unknown }
-  return named.constraint_name ?? named.constraint ?? refusedBy(named.cause)
-}
 
 /** Says in which flow something broke, for the log. */
 function blame(error: unknown, label: string): never {
@@ -110,6 +99,12 @@ export const hotTx = <T>(db: Db, label: string, body: (tx: Tx) => Promise<T>): P
  */
 export const withRead = <T>(db: Db, label: string, body: (tx: Tx) => Promise<T>): Promise<T> =>
   body(db.alone).catch((error: unknown) => blame(error, label))
+
+/**
+ * `withRead` for a hot path whose statement is fixed and finds its rows by key: a connection plans it once, for any value.
+ */
+export const hotRead = <T>(db: Db, label: string, body: (tx: Tx) => Promise<T>): Promise<T> =>
+  body(db.aloneOnce).catch((error: unknown) => blame(error, label))
 
 const noop = (): void => undefined
 
@@ -243,6 +238,10 @@ async function inSeat<T>(
 }
 
 const READERS_MAX = 6
+/** Of those that plan once. */
+const HOT_READERS_MAX = 4
+/** As `begin` sets it for a transaction whose statements are planned once. */
+const ONCE = { plan_cache_mode: 'force_generic_plan', random_page_cost: '1.1' }
 const SEATS_MAX = 16
 const quiet = { onnotice: noop }
 
@@ -257,7 +256,13 @@ export function postgresDb(
   }
   const options = { ...quiet, connection: { application_name: of.name ?? 'lend' } }
   const client = postgres(url, { ...options, max: of.readers ?? READERS_MAX })
+  const hot = postgres(url, {
+    ...quiet,
+    connection: { ...options.connection, ...ONCE },
+    max: Math.min(of.readers ?? HOT_READERS_MAX, HOT_READERS_MAX),
+  })
   // Drizzle fixes date and JSON parsing on a client when it is made; done at once so that every statement agrees.
+  const aloneOnce = drizzlePostgres(hot, { schema: tables }) as unknown as Orm
   const alone = drizzlePostgres(client, { schema: tables }) as unknown as Orm
   const orms: SeatOrm = new WeakMap()
   const seats = createSeats(url, options, {
@@ -282,6 +287,10 @@ export function postgresDb(
       run: runOn(client, count),
       ...{ orm: () => alone, later: notAlone, committed: notAlone },
     }),
+    aloneOnce: txOn({
+      run: runOn(hot, count),
+      ...{ orm: () => aloneOnce, later: notAlone, committed: notAlone },
+    }),
     connections: seats.counts,
     listen: async (channel, onKick) => {
       const subscription = await client.listen(channel, onKick, onKick)
@@ -293,7 +302,7 @@ export function postgresDb(
       await client.notify(channel, '')
     },
     close: async () => {
-      await Promise.all([seats.close(), client.end({ timeout: 5 })])
+      await Promise.all([seats.close(), client.end({ timeout: 5 }), hot.end({ timeout: 5 })])
     },
     statements: () => statements,
   }
@@ -323,6 +332,7 @@ export function embeddedDb(pglite: PGlite): Db {
       ...of,
     })
   }
+  const alone = on(pglite, runIn(pglite), { later: notAlone, committed: notAlone })
   return {
     kind: 'embedded',
     begin: (label, body) => {
@@ -363,7 +373,8 @@ export function embeddedDb(pglite: PGlite): Db {
           busy--
         }) as Promise<never>
     },
-    alone: on(pglite, runIn(pglite), { later: notAlone, committed: notAlone }),
+    alone,
+    aloneOnce: alone,
     // The one connection: whoever does not have it waits.
     connections: () => ({
       open: 1,

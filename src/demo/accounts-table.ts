@@ -1,4 +1,5 @@
-import { json, sqlState, type Tx, withRead, withTx } from '../db/tx.ts'
+import { sqlState } from '../db/sql-error.ts'
+import { json, type Tx, withRead, withTx } from '../db/tx.ts'
 import type { Ctx } from '../ports.ts'
 import type { Query } from './services/accounts.ts'
 import { accountsAt } from './services/accounts-data.ts'

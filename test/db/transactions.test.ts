@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { type Db, hotTx, postgresDb, sqlState, type Tx, withTx } from '../../src/db/tx.ts'
+import { sqlState } from '../../src/db/sql-error.ts'
+import { type Db, hotTx, postgresDb, type Tx, withTx } from '../../src/db/tx.ts'
 import { eachDatabase } from '../support/databases.ts'
 import { postgresIsLeftOut, scratchDatabase } from '../support/postgres.ts'
 

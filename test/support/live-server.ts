@@ -12,6 +12,7 @@ import { startDemo } from '../../src/demo/start.ts'
 import { demoWebConfig } from '../../src/demo/world.ts'
 import { type Gateway, startGateway } from '../../src/gateway/gateway.ts'
 import { createApp } from '../../src/http/app.ts'
+import { forwardAuthListener } from '../../src/http/forward-auth.ts'
 import { createUserTokenVerifier } from '../../src/identity/login.ts'
 import { systemIds } from '../../src/ids.ts'
 import { startJobs } from '../../src/jobs.ts'
@@ -293,8 +294,9 @@ export async function serveLend(options: ServeOptions = {}): Promise<LiveServer>
   })
   const jobs = withJobs ? await startJobs(ctx, await checkpointKey(null), onBug) : null
   const listener = getRequestListener(app.fetch, { overrideGlobalObjects: false })
+  const forwardAuth = forwardAuthListener(gateway)
   handle = (req, res) => {
-    if (!demo.handle(req, res)) void listener(req, res)
+    if (!forwardAuth(req, res) && !demo.handle(req, res)) void listener(req, res)
   }
   const secrets = await secretsIn(db)
   await gateway.caughtUp()
