@@ -153,7 +153,7 @@ function nextMessage(child: Child): Promise<{ readonly [key: string]: unknown }>
 }
 
 export async function startPeer(
-  name: 'bare' | 'oidc' | 'raw' | 'rival' | 'verify',
+  name: 'bare' | 'oidc' | 'raw' | 'rival' | 'verify' | 'workers',
   env: Readonly<Record<string, string>>,
 ): Promise<Peer> {
   const extension = import.meta.filename.endsWith('.ts') ? 'ts' : 'js'
