@@ -11,6 +11,7 @@ import { g2 } from './rows/g2.ts'
 import { g3 } from './rows/g3.ts'
 import { g4 } from './rows/g4.ts'
 import { g5 } from './rows/g5.ts'
+import { g6 } from './rows/g6.ts'
 import { p1 } from './rows/p1.ts'
 import { p2 } from './rows/p2.ts'
 import { r1 } from './rows/r1.ts'
@@ -37,6 +38,7 @@ const ROWS: Readonly<Record<string, (options: Options) => Promise<readonly Row[]
   G2: g2,
   G3: g3,
   G4: g4,
+  G6: g6,
   R1: r1,
   B1: b1,
   P1: p1,

@@ -18,7 +18,9 @@ function amount(value: number, unit: Compared['unit']): string {
 
 function cells(row: Row): readonly string[] {
   if (!isCompared(row)) return [row.row, row.what, '', '', '', '', row.why]
-  const met = row.met === null ? (row.note ?? '') : row.met ? 'yes' : 'no'
+  const met = [...(row.met === null ? [] : [row.met ? 'yes' : 'no']), row.note ?? []]
+    .flat()
+    .join('; ')
   return [
     row.row,
     row.what,

@@ -29,6 +29,7 @@ export const AUTH_REASONS = {
 
   SESSION_FROZEN: { status: 403 },
   SERVICE_FROZEN: { status: 403 },
+  USER_FROZEN: { status: 403 },
   PERMISSION_MISSING: { status: 403 },
   NO_SUCH_SERVICE: { status: 403 },
   NO_SUCH_PATH: { status: 403 },

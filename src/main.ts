@@ -1,5 +1,5 @@
 import { setMaxListeners } from 'node:events'
-import type { Server } from 'node:http'
+import type { IncomingMessage, Server, ServerResponse } from 'node:http'
 import { join } from 'node:path'
 import { getRequestListener } from '@hono/node-server'
 import { busOf } from './bus/open.ts'
@@ -15,6 +15,7 @@ import { startGateway } from './gateway/gateway.ts'
 import { createApp } from './http/app.ts'
 import { boundedServer } from './http/bounded-server.ts'
 import { clientAddress } from './http/client-address.ts'
+import { forwardAuthListener } from './http/forward-auth.ts'
 import { createUserTokenVerifier } from './identity/login.ts'
 import { systemClock, systemIds } from './ids.ts'
 import { startJobs } from './jobs.ts'
@@ -121,11 +122,11 @@ const gatewaySays = {
 const serverOf =
   (
     listener: ReturnType<typeof getRequestListener>,
-    demo: Awaited<ReturnType<typeof startDemo>> | null,
+    before: readonly ((req: IncomingMessage, res: ServerResponse) => boolean)[],
   ) =>
   (): Server =>
     boundedServer((req, res) => {
-      if (demo?.handle(req, res)) return
+      if (before.some((handle) => handle(req, res))) return
       void listener(req, res)
     })
 
@@ -234,7 +235,8 @@ async function main(): Promise<void> {
     gateway,
     ready: () => ready && gateway.ready(),
   })
-  const servers = await serve(config, serverOf(getRequestListener(app.fetch), demo))
+  const before = [forwardAuthListener(gateway), ...(demo === null ? [] : [demo.handle])]
+  const servers = await serve(config, serverOf(getRequestListener(app.fetch), before))
   writeRunFile(config, {
     secret: doorSecret,
     pid: process.pid,

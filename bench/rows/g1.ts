@@ -1,5 +1,5 @@
 import type { Options } from '../options.ts'
-import { startPeer } from '../support/machine.ts'
+import { cpuMeter, cpuNote, startPeer } from '../support/machine.ts'
 import { alternate, compare, type Row } from '../support/rounds.ts'
 import { withWorld } from '../support/world.ts'
 import { askedBy, callerFor, load } from './gateway-load.ts'
@@ -13,10 +13,11 @@ export async function g1(options: Options): Promise<readonly Row[]> {
       const headers = askedBy(await callerFor(world))
       const lend = `http://127.0.0.1:${world.lend.port}/t/acme/forward-auth/nginx`
       const bare = `http://127.0.0.1:${peer.ready.port}/`
+      const [own, other] = [cpuMeter(world.lend), cpuMeter(peer)]
       const rounds = await alternate(
         [
-          ['forward-auth', () => load(lend, { headers, seconds })],
-          ['bare Hono', () => load(bare, { headers, seconds })],
+          ['forward-auth', () => own.during(() => load(lend, { headers, seconds }))],
+          ['bare Hono', () => other.during(() => load(bare, { headers, seconds }))],
         ],
         { rounds: options.rounds },
       )
@@ -30,6 +31,7 @@ export async function g1(options: Options): Promise<readonly Row[]> {
           other: 'bare Hono',
           reach: '≥ 0.65, then 0.80',
           least: 0.65,
+          note: cpuNote(own, other),
         }),
       ]
     })

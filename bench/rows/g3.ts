@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import { setTimeout as pause } from 'node:timers/promises'
 import type { Options } from '../options.ts'
 import { temporaryFolder } from '../support/lend.ts'
-import { freePort, pinToLoadCore, startPeer } from '../support/machine.ts'
+import { cpuMeter, cpuNote, freePort, pinToLoadCore, startPeer } from '../support/machine.ts'
 import { alternate, compare, type Row } from '../support/rounds.ts'
 import { withWorld } from '../support/world.ts'
 import { type Caller, callerFor, load } from './gateway-load.ts'
@@ -120,10 +120,11 @@ export async function g3(options: Options): Promise<readonly Row[]> {
       const of = { lend: world.lend.port, bare: peer.ready.port, caller }
       return withNginx(of, async (doors) => {
         const before = waitingAt(world.lend.port)
+        const [own, other] = [cpuMeter(world.lend), cpuMeter(peer)]
         const rounds = await alternate(
           [
-            ['asking Lend', () => load(doors.lend, { headers, seconds })],
-            ['asking bare Hono', () => load(doors.bare, { headers, seconds })],
+            ['asking Lend', () => own.during(() => load(doors.lend, { headers, seconds }))],
+            ['asking bare Hono', () => other.during(() => load(doors.bare, { headers, seconds }))],
           ],
           { rounds: options.rounds },
         )
@@ -138,7 +139,7 @@ export async function g3(options: Options): Promise<readonly Row[]> {
             other: 'asking bare Hono',
             reach: '≥ 0.75, then 0.85',
             least: 0.75,
-            note: `TIME_WAIT towards Lend: ${before} before, ${after} after`,
+            note: `${cpuNote(own, other)}; TIME_WAIT towards Lend: ${before} before, ${after} after`,
           }),
         ]
       })

@@ -1,11 +1,10 @@
 import { randomUUID } from 'node:crypto'
 import { decodeJwt, decodeProtectedHeader, importJWK, type JWK, SignJWT } from 'jose'
 import type { Options } from '../options.ts'
-import { drive } from '../support/drive.ts'
-import { startPeer } from '../support/machine.ts'
+import { cpuMeter, cpuNote, startPeer } from '../support/machine.ts'
 import { alternate, compare, pace, type Row } from '../support/rounds.ts'
 import { CONCURRENCY, type World, withWorld } from '../support/world.ts'
-import { askedBy, callerFor } from './gateway-load.ts'
+import { askedBy, callerFor, loadEach } from './gateway-load.ts'
 
 /** Copies of one session's token under other ids, signed with the tenant's own key: each is good, and each is new to Lend. */
 async function copiesOf(
@@ -33,29 +32,37 @@ export async function g4(options: Options): Promise<readonly Row[]> {
   try {
     return await withWorld({ name: 'g4', sessions: 4, ...options.profiled }, async (world) => {
       const caller = await callerFor(world)
+      const url = `http://127.0.0.1:${world.lend.port}/t/acme/forward-auth/nginx`
       const mint = await copiesOf(world, caller.token)
       const seconds = options.quick ? 0.1 : options.seconds
       const lend = pace(seconds, { first: 500, most: 40_000 })
       const jose = pace(seconds, { first: 500, most: 60_000 })
+      const [own, other] = [cpuMeter(world.lend), cpuMeter(peer)]
       const rounds = await alternate(
         [
           [
             'cold forward-auth',
             async () => {
               const tokens = await mint(lend.count())
-              const path = '/t/acme/forward-auth/nginx'
-              const sent = tokens.map((token) => ({
-                method: 'GET' as const,
-                path,
-                headers: askedBy({ ...caller, token }),
-              }))
-              const { perSecond } = await drive(world.lend.origin, CONCURRENCY, sent)
-              return lend.seen(perSecond)
+              const headers = tokens.map((token) => askedBy({ ...caller, token }))
+              const done = () => loadEach(url, { connections: CONCURRENCY, headers })
+              return lend.seen(await own.during(done))
             },
           ],
           [
             'jwtVerify alone',
-            async () => jose.seen(Number((await peer.ask({ count: jose.count() })).perSecond)),
+            async () =>
+              jose.seen(
+                await other.during(async () => {
+                  const calls = jose.count()
+                  const told = await peer.ask({ count: calls })
+                  return {
+                    perSecond: Number(told.perSecond),
+                    calls,
+                    cpuSeconds: Number(told.cpuSeconds),
+                  }
+                }),
+              ),
           ],
         ],
         { rounds: options.rounds },
@@ -70,6 +77,7 @@ export async function g4(options: Options): Promise<readonly Row[]> {
           other: 'jwtVerify alone',
           reach: '≥ 0.65',
           least: 0.65,
+          note: cpuNote(own, other),
         }),
       ]
     })

@@ -2,7 +2,7 @@ import { execFile } from 'node:child_process'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { basic, drive, form } from '../support/drive.ts'
-import { root } from '../support/machine.ts'
+import { type Done, root } from '../support/machine.ts'
 import { addAllowRules, reissue, type Session, type World } from '../support/world.ts'
 import { holdFive } from './held.ts'
 
@@ -65,11 +65,11 @@ export const askedBy = ({ token, secret }: Caller): Readonly<Record<string, stri
   accept: '*/*',
 })
 
-/** Requests a second, by a load generator of its own on this program's core. Any other answer than 200 stops the row. */
+/** How it went, by a load generator of its own on this program's core. Any other answer than 200 stops the row. */
 export async function load(
   url: string,
   of: { readonly headers: Readonly<Record<string, string>>; readonly seconds: number },
-): Promise<number> {
+): Promise<Done> {
   const { stdout } = await run(
     process.execPath,
     [
@@ -83,5 +83,45 @@ export async function load(
   const told = JSON.parse(stdout)
   const other = told.non2xx + told.errors + told.timeouts
   if (other !== 0) throw new Error(`${url}: ${other} answers were not 200`)
-  return told['2xx'] / told.duration
+  return { perSecond: told['2xx'] / told.duration, calls: told['2xx'] }
+}
+
+type Sent = { readonly headers: Readonly<Record<string, string>> }
+/** What is used of it. It comes without types, and so by a name that the compiler does not look up. */
+type Autocannon = (of: {
+  readonly url: string
+  readonly connections: number
+  /** Requests in all, divided among the connections. */
+  readonly amount: number
+  readonly setupClient: (client: {
+    readonly setRequests: (requests: readonly Sent[]) => void
+  }) => void
+}) => Promise<{ readonly '2xx': number }>
+const AUTOCANNON: string = 'autocannon'
+
+/** Requests that differ in their headers, each sent once. They are written out before they are sent. */
+export async function loadEach(
+  url: string,
+  of: {
+    readonly connections: number
+    readonly headers: readonly Readonly<Record<string, string>>[]
+  },
+): Promise<Done> {
+  const each = Math.floor(of.headers.length / of.connections)
+  const calls = each * of.connections
+  const { default: autocannon }: { readonly default: Autocannon } = await import(AUTOCANNON)
+  let clients = 0
+  const began = performance.now()
+  const told = await autocannon({
+    url,
+    connections: of.connections,
+    amount: calls,
+    setupClient: (client) => {
+      const from = clients++ * each
+      client.setRequests(of.headers.slice(from, from + each).map((headers) => ({ headers })))
+    },
+  })
+  const seconds = (performance.now() - began) / 1000
+  if (told['2xx'] !== calls) throw new Error(`${url}: ${calls - told['2xx']} answers were not 200`)
+  return { perSecond: calls / seconds, calls }
 }

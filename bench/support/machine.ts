@@ -1,8 +1,9 @@
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process'
-import { existsSync } from 'node:fs'
+import { existsSync, readFileSync } from 'node:fs'
 import { createServer } from 'node:net'
 import { availableParallelism, cpus, loadavg } from 'node:os'
 import { dirname, join } from 'node:path'
+import { median } from './rounds.ts'
 
 /** One core for whichever server is measured; the other for the load generator and the database. */
 const SERVER_CORE = 0
@@ -35,6 +36,47 @@ export const machine = () => ({
   load_before: Number(loadavg()[0]?.toFixed(2)),
   pinned: canPin,
 })
+
+const TICKS_A_SECOND = 100
+
+/** CPU seconds that a process has used, all its threads; NaN where the system does not say. */
+function cpuSeconds(pid: number | undefined): number {
+  try {
+    // The command's name may hold spaces, and ends with the last bracket.
+    const [, rest = ''] = /\) (.*)$/s.exec(readFileSync(`/proc/${pid}/stat`, 'utf8')) ?? []
+    const fields = rest.split(' ')
+    return (Number(fields[11]) + Number(fields[12])) / TICKS_A_SECOND
+  } catch {
+    return Number.NaN
+  }
+}
+
+/** What one side did in one round. */
+export type Done = {
+  readonly perSecond: number
+  readonly calls: number
+  /** Told by a side that does other things too. */
+  readonly cpuSeconds?: number
+}
+
+/** CPU that a process takes for a call: where others use the machine, it says more than the pace. */
+export function cpuMeter(child: Pick<Child, 'process'>) {
+  const micros: number[] = []
+  return {
+    during: async (measure: () => Promise<Done>): Promise<number> => {
+      const before = cpuSeconds(child.process.pid)
+      const { perSecond, calls, cpuSeconds: told } = await measure()
+      micros.push(((told ?? cpuSeconds(child.process.pid) - before) * 1e6) / calls)
+      return perSecond
+    },
+    /** The median of what was measured, in microseconds. */
+    micros: (): number => median(micros),
+  }
+}
+
+type CpuMeter = ReturnType<typeof cpuMeter>
+export const cpuNote = (lend: CpuMeter, other: CpuMeter): string =>
+  `CPU a call ${lend.micros().toFixed(1)} µs against ${other.micros().toFixed(1)} µs`
 
 export function freePort(): Promise<number> {
   return new Promise((resolve) => {
@@ -111,7 +153,7 @@ function nextMessage(child: Child): Promise<{ readonly [key: string]: unknown }>
 }
 
 export async function startPeer(
-  name: 'bare' | 'oidc' | 'raw' | 'rival' | 'verify',
+  name: 'bare' | 'oidc' | 'raw' | 'rival' | 'verify' | 'workers',
   env: Readonly<Record<string, string>>,
 ): Promise<Peer> {
   const extension = import.meta.filename.endsWith('.ts') ? 'ts' : 'js'

@@ -32,5 +32,15 @@ export const SETUP_ARGS = {
     type: 'boolean',
     description: 'This tenant runs the catalog: services publish in it. One tenant a deployment',
   },
+  proxy: {
+    type: 'string',
+    description: 'Name of its first reverse proxy; on a tenant that is there it is added',
+  },
+  'proxy-family': { type: 'string', description: 'nginx, traefik, caddy or envoy' },
+  mount: {
+    type: 'string',
+    description:
+      'What that proxy exposes, as in /accounts=accounts: below which path, and which service of the catalog. May be repeated',
+  },
   file: { type: 'string', description: 'A JSON file with all of this instead of options' },
 } as const satisfies ArgsDef

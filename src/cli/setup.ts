@@ -10,9 +10,10 @@ import { openDatabase } from './database.ts'
 import type { Given } from './options.ts'
 import { CliProblem } from './run-file.ts'
 import { SETUP_ARGS } from './setup-args.ts'
+import { firstProxy, proxyFromFlags, proxyShape } from './setup-proxy.ts'
 
 /**
- * `lend setup`: a tenant, its identity provider and its first admin, for an installation without
+ * `lend setup`: a tenant, its identity provider and its first admin, and its first reverse proxy, for an installation without
  * the demo.
  */
 
@@ -61,6 +62,7 @@ const shape = z
     creates_users: z.boolean({ error: 'must be true or false' }).default(false),
     private_network: z.boolean({ error: 'must be true or false' }).default(false),
     operator: z.boolean({ error: 'must be true or false' }).optional(),
+    proxy: proxyShape.optional(),
   })
   .refine((s) => s.private_network || s.issuer.startsWith('https:'), {
     path: ['issuer'],
@@ -97,6 +99,9 @@ const FLAGS: Readonly<Record<string, string>> = {
   'admin.email': 'admin-email',
   creates_users: 'creates-users',
   private_network: 'private-network',
+  'proxy.name': 'proxy',
+  'proxy.family': 'proxy-family',
+  'proxy.mounts': 'mount',
 }
 
 function fromFlags(given: Given): unknown {
@@ -122,6 +127,7 @@ function fromFlags(given: Given): unknown {
     creates_users: given.flag('creates-users'),
     private_network: given.flag('private-network'),
     ...(given.flag('operator') ? { operator: true } : {}),
+    ...proxyFromFlags(given),
   }
 }
 
@@ -150,7 +156,8 @@ export function setupFrom(given: Given): Setup {
   const [issue] = read.error.issues
   const unknown = issue?.code === 'unrecognized_keys' ? issue.keys : []
   const path = [...(issue?.path ?? []), ...unknown.slice(0, 1)].join('.').replace(/\.[0-9]+$/, '')
-  const shown = file === undefined ? `--${FLAGS[path] ?? path}` : path
+  const flag = FLAGS[path.replace(/^proxy\.mounts\..*$/, 'proxy.mounts')] ?? path
+  const shown = file === undefined ? `--${flag}` : path
   const says = unknown.length > 0 ? 'is not known' : (issue?.message ?? 'is wrong')
   throw new CliProblem(file === undefined ? `${shown} ${says}.` : `${file}: ${shown} ${says}.`)
 }
@@ -229,13 +236,19 @@ export async function setupTenant(db: Db, of: Setup): Promise<string> {
     await tx.sql`select pg_advisory_xact_lock(hashtextextended('lend:setup', 0))`
     const ctx = { db, clock: systemClock, ids: systemIds }
     const [found] = await existing(tx, of)
-    const operator = (id: TenantId) => (of.operator ? nameOperator(ctx, tx, of, id) : '')
+    const more = async (tenantId: TenantId): Promise<string> => {
+      const operator = of.operator ? await nameOperator(ctx, tx, of, tenantId) : ''
+      const { tenant, proxy } = of
+      return proxy === undefined
+        ? operator
+        : operator + (await firstProxy(ctx, tx, { tenantId, tenant, proxy }))
+    }
     if (found === undefined) {
-      const says = await operator(await insert(ctx, tx, of))
+      const says = await more(await insert(ctx, tx, of))
       return `Tenant ${of.tenant} is set up, with ${of.admin.login} as its first admin.${says}`
     }
     if (found.audience === of.audience && found.admin !== null) {
-      const says = await operator(found.id)
+      const says = await more(found.id)
       return `Tenant ${of.tenant} is set up already; nothing was changed.${says}`
     }
     throw new CliProblem(

@@ -1,13 +1,7 @@
+import { sqlState } from './sql-error.ts'
 import type { Orm, SqlValue, Tx } from './tx.ts'
 
 /** What transactions on both databases are made of. */
-export const sqlState = (error: unknown): string | undefined =>
-  typeof error === 'object' && error !== null && 'code' in error && typeof error.code === 'string'
-    ? error.code
-    : error instanceof Error && error.cause !== undefined
-      ? sqlState(error.cause)
-      : undefined
-
 export const noop = (): void => undefined
 
 export type Run = <R>(text: TemplateStringsArray, values: readonly SqlValue[]) => Promise<R[]>

@@ -5,9 +5,10 @@ import { drizzle as drizzlePostgres } from 'drizzle-orm/postgres-js'
 import postgres from 'postgres'
 import { inSeat } from './in-seat.ts'
 import { ownLines } from './line.ts'
-import { createReaders } from './readers.ts'
+import { createReaders, type Readers } from './readers.ts'
 import { type Connections, createSeats, type Seat } from './seats.ts'
-import { noop, notAlone, type Run, sqlState, txOn, watched } from './statements.ts'
+import { sqlState } from './sql-error.ts'
+import { noop, notAlone, type Run, txOn, watched } from './statements.ts'
 import * as tables from './tables.ts'
 import { tellTakenBack } from './taken-back.ts'
 
@@ -43,6 +44,8 @@ export type Db = {
   readonly begin: <T>(label: string, body: (tx: Tx) => Promise<T>, planned?: Planned) => Promise<T>
   /** Statements outside a transaction, each on a snapshot of its own. */
   readonly alone: Tx
+  /** The same for fixed statements that find their rows by key: planned once, for any value. See `Planned`. */
+  readonly aloneOnce: Tx
   readonly close: () => Promise<void>
   /** Connections for transactions, and how many transactions wait for one. */
   readonly connections: () => Connections
@@ -55,13 +58,6 @@ export const json = (value: unknown): string => JSON.stringify(value)
 const ATTEMPTS_MAX = 4
 // Deadlock, serialisation failure: Postgres rolled the transaction back and says to try again.
 const RETRYABLE = new Set(['40001', '40P01'])
-
-/** The name of the constraint that refused a write, from either driver. */
-export const refusedBy = (error: unknown): string | undefined => {
-  if (typeof error !== 'object' || error === null) return undefined
-  const named = error as { constraint_name?: string; constraint?: string; cause?: unknown }
-  return named.constraint_name ?? named.constraint ?? refusedBy(named.cause)
-}
 
 /** Says in which flow something broke, for the log. */
 function blame(error: unknown, label: string): never {
@@ -105,6 +101,12 @@ export const hotTx = <T>(db: Db, label: string, body: (tx: Tx) => Promise<T>): P
 export const withRead = <T>(db: Db, label: string, body: (tx: Tx) => Promise<T>): Promise<T> =>
   body(db.alone).catch((error: unknown) => blame(error, label))
 
+/**
+ * `withRead` for a hot path whose statement is fixed and finds its rows by key: a connection plans it once, for any value.
+ */
+export const hotRead = <T>(db: Db, label: string, body: (tx: Tx) => Promise<T>): Promise<T> =>
+  body(db.aloneOnce).catch((error: unknown) => blame(error, label))
+
 type SeatOrm = WeakMap<Seat, Orm>
 
 const ormOn = (orms: SeatOrm, seat: Seat): Orm => {
@@ -124,6 +126,10 @@ const runOn =
   }
 
 const READERS_MAX = 6
+/** Of those that plan once. */
+const HOT_READERS_MAX = 4
+/** As `begin` sets it for a transaction whose statements are planned once. */
+const ONCE = { plan_cache_mode: 'force_generic_plan', random_page_cost: '1.1' }
 const SEATS_MAX = 16
 /** So long a database that says nothing is waited for; then whoever asked is told that it is away. */
 const PATIENCE_MILLIS = 10_000
@@ -169,12 +175,22 @@ export function postgresDb(url: string, of: ServerOptions = {}): Db {
     aloneOrms.set(client, made)
     return made
   }
-  const readers = createReaders(() => {
-    const client = postgres(url, { ...options, max: of.readers ?? READERS_MAX })
-    // Drizzle fixes date and JSON parsing on a client when it is made; done at once so that every statement agrees.
-    aloneOrm(client)
-    return client
-  }, patienceMillis)
+  const readersWith = (most: number, settings: { readonly [name: string]: string }) =>
+    createReaders(() => {
+      const connection = { ...options.connection, ...settings }
+      const client = postgres(url, { ...options, connection, max: of.readers ?? most })
+      // Drizzle fixes date and JSON parsing on a client when it is made; done at once so that every statement agrees.
+      aloneOrm(client)
+      return client
+    }, patienceMillis)
+  const readers = readersWith(READERS_MAX, {})
+  // A pooler's connections are everybody's: nothing is set on them, and nothing is prepared that could be planned once.
+  const hotReaders = of.isPooled === true ? readers : readersWith(HOT_READERS_MAX, ONCE)
+  const aloneBy = (by: Readers): Tx =>
+    txOn({
+      run: (text, values) => by.answered((client) => runOn(client, count)(text, values)),
+      ...{ orm: () => aloneOrm(by.client()), later: notAlone, committed: notAlone },
+    })
   const orms: SeatOrm = new WeakMap()
   const seats = createSeats(url, options, {
     most: of.seats ?? SEATS_MAX,
@@ -199,13 +215,12 @@ export function postgresDb(url: string, of: ServerOptions = {}): Db {
   return {
     kind: 'server',
     begin,
-    alone: txOn({
-      run: (text, values) => readers.answered((client) => runOn(client, count)(text, values)),
-      ...{ orm: () => aloneOrm(readers.client()), later: notAlone, committed: notAlone },
-    }),
+    alone: aloneBy(readers),
+    aloneOnce: aloneBy(hotReaders),
     connections: seats.counts,
     close: async () => {
       await Promise.all([seats.close(), readers.close()])
+      if (hotReaders !== readers) await hotReaders.close()
     },
     statements: () => statements,
   }
@@ -235,6 +250,7 @@ export function embeddedDb(pglite: PGlite): Db {
       ...of,
     })
   }
+  const alone = on(pglite, runIn(pglite), { later: notAlone, committed: notAlone })
   return {
     kind: 'embedded',
     begin: (label, body) => {
@@ -275,7 +291,8 @@ export function embeddedDb(pglite: PGlite): Db {
           busy--
         }) as Promise<never>
     },
-    alone: on(pglite, runIn(pglite), { later: notAlone, committed: notAlone }),
+    alone,
+    aloneOnce: alone,
     // The one connection: whoever does not have it waits.
     connections: () => ({
       open: 1,

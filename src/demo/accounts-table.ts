@@ -1,4 +1,4 @@
-import { sqlState } from '../db/statements.ts'
+import { sqlState } from '../db/sql-error.ts'
 import { json, type Tx, withRead, withTx } from '../db/tx.ts'
 import type { Ctx } from '../ports.ts'
 import type { Query } from './services/accounts.ts'

@@ -62,7 +62,8 @@ export async function startDemo(of: {
   })
   app.route('/', doorRoutes({ ctx, secrets, secret: doorSecret }))
   const accounts = await accountsTable(ctx)
-  app.route('/', await createDemoServices({ ctx, secrets, accounts }))
+  const services = await createDemoServices({ ctx, secrets, accounts })
+  app.route('/', services.routes)
   const agentApp = await createAgentApp({
     publicUrl,
     tenants: await appTenants(ctx, secrets),
@@ -71,7 +72,14 @@ export async function startDemo(of: {
     ...(of.anthropicKey === undefined ? {} : { anthropicKey: of.anthropicKey }),
   })
   app.route('/', agentApp.routes)
-  return { handle: idp.handle, listening: agentApp.resume, stop: agentApp.stop }
+  return {
+    handle: idp.handle,
+    listening: agentApp.resume,
+    stop: () => {
+      agentApp.stop()
+      services.stop()
+    },
+  }
 }
 
 /** What the agent app is told when it is registered: its client at Lend, and its own at each identity provider. */

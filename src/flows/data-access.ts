@@ -2,15 +2,10 @@ import type { EnforcementCaller } from '../callers.ts'
 import type { SessionClaims } from '../core/claims.ts'
 import { type DataGrant, type DataPart, dataView } from '../core/data.ts'
 import type { Access, Filter, Item } from '../core/vocabulary.ts'
-import {
-  type DataRow,
-  selectDataPermissions,
-  selectViewer,
-  type Viewer,
-} from '../db/data-access.ts'
+import { type DataRow, selectSeen, type Viewer } from '../db/data-access.ts'
 import { type Condition, conditionOf } from '../db/filter-sql.ts'
 import { readTree } from '../db/tree-read.ts'
-import { withRead } from '../db/tx.ts'
+import { hotRead } from '../db/tx.ts'
 import type { Ctx } from '../ports.ts'
 import { whyNotHeld } from './evaluate-access.ts'
 import { type Holdings, holdingsIn } from './holdings.ts'
@@ -111,14 +106,13 @@ export async function dataAccess(
   const tenantId = caller.tenant.id
   const now = secondsNow(ctx.clock)
   const sessionId = of.sessionId as SessionClaims['sid']
-  const [claims, tree, permissions, viewer] = await Promise.all([
+  const [claims, tree, seen] = await Promise.all([
     of.verified,
-    withRead(ctx.db, 'check_session', (tx) => readTree(tx, { tenantId, sessionId, now })),
-    withRead(ctx.db, 'load_data', (tx) => selectDataPermissions(tx, { services, entity })),
-    withRead(ctx.db, 'load_viewer', (tx) => selectViewer(tx, { tenantId, sessionId, entity })),
+    hotRead(ctx.db, 'check_session', (tx) => readTree(tx, { tenantId, sessionId, now })),
+    hotRead(ctx.db, 'load_data', (tx) => selectSeen(tx, { tenantId, sessionId, services, entity })),
   ])
-  if (claims === null || claims.sid !== sessionId || viewer === null)
-    return nothing('token_invalid')
+  if (claims === null || claims.sid !== sessionId || seen === null) return nothing('token_invalid')
+  const { permissions, ...viewer } = seen
   const held = holdingsIn(tree, { claims, services, now })
   if (held === 'session_over' || held === 'frozen') return nothing(held, { sessionId })
   return accessOf({ held, viewer, action }, permissions)

@@ -8,7 +8,7 @@ import type { GrantId, Item } from '../core/vocabulary.ts'
 import { type AssetRow, type Person, selectAssets, selectPerson } from '../db/assets.ts'
 import { type CatalogRow, type Tree, worldOf } from '../db/tree.ts'
 import { readTree } from '../db/tree-read.ts'
-import { withRead } from '../db/tx.ts'
+import { hotRead } from '../db/tx.ts'
 import type { Ctx } from '../ports.ts'
 import { type Holdings, holdingsIn } from './holdings.ts'
 import { secondsNow } from './live.ts'
@@ -76,13 +76,13 @@ export async function standingOf(
   if (subject.type === 'unknown') return nobody('subject_unknown')
   if (subject.type === 'user') {
     const { id } = subject
-    const person = await withRead(ctx.db, 'load_person', (tx) => selectPerson(tx, { tenantId, id }))
+    const person = await hotRead(ctx.db, 'load_person', (tx) => selectPerson(tx, { tenantId, id }))
     return person === null ? nobody('subject_unknown') : { as: 'user', person }
   }
   const now = secondsNow(ctx.clock)
   const [claims, tree] = await Promise.all([
     verify(subject.token),
-    withRead(ctx.db, 'check_session', (tx): Promise<Tree | null> => {
+    hotRead(ctx.db, 'check_session', (tx): Promise<Tree | null> => {
       const sessionId = subject.id as SessionClaims['sid']
       return readTree(tx, { tenantId, sessionId, now })
     }),
@@ -160,7 +160,7 @@ export async function evaluateAccess(
   const types = [...new Set(questions.map((q) => q.resource.type))]
   const subjects = new Map(questions.map((q) => [keyOf(q.subject), q.subject]))
   const [assets, ...standings] = await Promise.all([
-    withRead(ctx.db, 'load_assets', (tx) => selectAssets(tx, { services, types })),
+    hotRead(ctx.db, 'load_assets', (tx) => selectAssets(tx, { services, types })),
     ...[...subjects.values()].map((subject) => standingOf(ctx, caller, verify, subject)),
   ])
   const byKey = new Map([...subjects.keys()].map((key, i) => [key, standings[i]]))

@@ -8,7 +8,7 @@ import { Journal } from '../db/activity.ts'
 import { type Ended, endSubtree } from '../db/endings.ts'
 import { nodeIn } from '../db/tree.ts'
 import { lockTree, readTree } from '../db/tree-read.ts'
-import { withRead, withTx } from '../db/tx.ts'
+import { hotRead, withTx } from '../db/tx.ts'
 import { fail, ok, type Result } from '../fault.ts'
 import type { Ctx } from '../ports.ts'
 import { holdingsIn } from './holdings.ts'
@@ -28,7 +28,7 @@ export const introspect = (
   caller: EnforcementCaller,
   claims: SessionClaims,
 ): Promise<Introspected> =>
-  withRead(ctx.db, 'introspect', async (tx): Promise<Introspected> => {
+  hotRead(ctx.db, 'introspect', async (tx): Promise<Introspected> => {
     const now = secondsNow(ctx.clock)
     const found = await readTree(tx, { tenantId: caller.tenant.id, sessionId: claims.sid, now })
     const held = holdingsIn(found, { claims, services: caller.services, now })
@@ -56,7 +56,7 @@ export const sessionStands = (
   tenant: TenantRef,
   claims: SessionClaims,
 ): Promise<boolean> =>
-  withRead(ctx.db, 'session_stands', async (tx) => {
+  hotRead(ctx.db, 'session_stands', async (tx) => {
     // Ancestors need no look: a parent's end ends its children in the same commit (I11).
     const [row] = await tx.sql<{ stands: boolean }>`
       select s.status = 'active' and s.version <= ${claims.session_version} and u.status = 'active'

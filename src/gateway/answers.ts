@@ -3,8 +3,9 @@ import type { Ctx } from '../ports.ts'
 import type { Calls } from './calls.ts'
 import type { Decided } from './decide.ts'
 import type { TokenFacts } from './identity.ts'
+import { placeText } from './lines.ts'
 import type { PersonFacts } from './people.ts'
-import type { GatewayTenant, Route, TenantProxy } from './snapshot.ts'
+import type { Endpoint, GatewayTenant, Route, TenantProxy } from './snapshot.ts'
 
 /** What becomes of a decision: the answer to the proxy, the line and the record. */
 
@@ -34,43 +35,101 @@ export type Found = {
   tenant: GatewayTenant | null
   proxy: TenantProxy | null
   routeCache: 'hit' | 'miss' | 'none'
-  service: string | null
-  endpoint: EndpointFound
+  place: Place | null
   tokenCache: 'hit' | 'miss' | 'none'
   facts: TokenFacts | null
   person: PersonFacts | null
 }
-type EndpointFound = Extract<Route, { endpoint: unknown }>['endpoint'] | null
+
+/** Where a request goes, with what line and record say of it: made once for each path that is asked for often. */
+export type Place = {
+  readonly route: Route
+  /** Method and path, as far as a record says them. */
+  readonly target: string
+  /** The line's part about it. */
+  readonly text: string
+}
+
+export const withoutQuery = (target: string): string => {
+  const query = target.indexOf('?')
+  return query === -1 ? target : target.slice(0, query)
+}
+
+export function placeOf(
+  route: Route,
+  { method, path }: { readonly method: string; readonly path: string },
+): Place {
+  const endpoint = 'endpoint' in route ? route.endpoint : null
+  const service = endpoint?.service ?? ('service' in route ? route.service : null)
+  return {
+    route,
+    target: `${method} ${path}`.slice(0, TARGET_LENGTH_MAX),
+    text: placeText({
+      method,
+      path: path.slice(0, PATH_SHOWN_MAX),
+      service,
+      endpoint: endpoint?.pattern ?? null,
+      endpoint_access: endpoint?.access ?? null,
+    }),
+  }
+}
+
+export const endpointOf = ({ place }: Found): Endpoint | null =>
+  place !== null && 'endpoint' in place.route ? place.route.endpoint : null
 
 /** Who it is, as headers and the line name them. */
-function identityOf({ facts, person }: Found) {
-  if (facts?.kind === 'agent_session')
-    return {
-      type: facts.kind,
-      ...{ id: facts.sid, session: facts.sid, root: facts.rootSid },
-      ...{ agent: facts.agentId, user: facts.userId },
+type Who = {
+  readonly type: TokenFacts['kind'] | null
+  readonly id: string | null
+  readonly session: string | null
+  readonly root: string | null
+  readonly agent: string | null
+  readonly user: string | null
+}
+
+const NOBODY: Who = { type: null, id: null, session: null, root: null, agent: null, user: null }
+
+export function identityOf({ facts, person }: Found): Who {
+  switch (facts?.kind) {
+    case undefined:
+      return NOBODY
+    case 'agent_session':
+      return {
+        type: facts.kind,
+        id: facts.sid,
+        session: facts.sid,
+        root: facts.rootSid,
+        agent: facts.agentId,
+        user: facts.userId,
+      }
+    case 'service':
+      return { type: facts.kind, id: facts.id, session: null, root: null, agent: null, user: null }
+    case 'user': {
+      const id = person?.id ?? null
+      return { type: facts.kind, id, session: null, root: null, agent: null, user: id }
     }
-  if (facts?.kind === 'service') {
-    const none = { session: null, root: null, agent: null, user: null }
-    return { type: facts.kind, id: facts.id, ...none }
   }
-  const id = facts === null ? null : (person?.id ?? null)
-  const type = facts === null ? null : ('user' as const)
-  return { type, id, session: null, root: null, agent: null, user: id }
 }
 
 /** The grant that was used, where something was lent: what a service account holds is its own. */
 const grantOf = ({ facts }: Found, { permission }: Decided): string | undefined =>
   facts?.kind === 'agent_session' && permission !== null ? facts.grantOf.get(permission) : undefined
 
+/** Before it was known where it goes. */
+const unplaced = ({ method, target }: Asked): string =>
+  placeText({
+    method: method ?? null,
+    path: target === undefined ? null : withoutQuery(target).slice(0, PATH_SHOWN_MAX),
+    ...{ service: null, endpoint: null, endpoint_access: null },
+  })
+
 export function lineFacts(
   ctx: Ctx,
   asked: Asked,
   found: Found,
-  of: { readonly end: Decided; readonly status: Answered['status'] },
+  of: { readonly end: Decided; readonly status: Answered['status']; readonly who: Who },
 ) {
-  const who = identityOf(found)
-  const { end, status } = of
+  const { end, status, who } = of
   const grant = grantOf(found, end)
   return {
     at: ctx.clock.now(),
@@ -80,11 +139,7 @@ export function lineFacts(
     tenant_id: found.tenant?.ref.id ?? null,
     proxy_id: found.proxy?.id ?? null,
     family: asked.family,
-    method: asked.method ?? null,
-    path: asked.target?.split('?', 1)[0]?.slice(0, PATH_SHOWN_MAX) ?? null,
-    service: found.service,
-    endpoint: found.endpoint?.pattern ?? null,
-    endpoint_access: found.endpoint?.access ?? null,
+    place: found.place?.text ?? unplaced(asked),
     identity_type: who.type,
     identity_id: who.id,
     session_id: who.session,
@@ -110,8 +165,7 @@ const TARGET_LENGTH_MAX = 256
  * All of them, always: a proxy that only overwrites what it is given would else let a client's own through. Empty where there
  * is nothing to say.
  */
-export function allowHeaders(asked: Asked, found: Found): Record<string, string> {
-  const who = identityOf(found)
+export function allowHeaders(asked: Asked, found: Found, who: Who): Record<string, string> {
   return {
     'content-length': '0',
     'cache-control': 'no-store',
@@ -146,33 +200,29 @@ export function denyHeaders(
   }
 }
 
-/** Whose call it was, as its record says; null: a person's, or nobody's that is known. */
-const callerOf = (facts: Found['facts']) =>
-  facts?.kind === 'agent_session'
-    ? { sessionId: facts.sid }
-    : facts?.kind === 'service'
-      ? { serviceAccountId: facts.id }
-      : null
-
 /**
  * A session's calls go to its chain, a service account's to its tenant's (I12), allowed or not; a refusal that names neither has
  * none to go to.
  */
-export function record(calls: Calls, asked: Asked, found: Found, end: Decided): void {
-  const { facts, tenant, proxy, endpoint } = found
-  const caller = callerOf(facts)
-  if (caller === null || tenant === null || proxy === null || endpoint === null) return
+export function record(calls: Calls, found: Found, end: Decided): void {
+  const { facts, tenant, proxy, place } = found
+  const endpoint = endpointOf(found)
+  if (facts === null || facts.kind === 'user') return
+  if (tenant === null || proxy === null || place === null || endpoint === null) return
   const allowed = AUTH_REASONS[end.reason].status === 200
-  const path = asked.target?.split('?', 1)[0] ?? ''
+  const by = { tenant: tenant.ref, proxyId: proxy.id, services: proxy.services }
+  const call = {
+    service: endpoint.service,
+    outcome: allowed ? ('allowed' as const) : ('denied' as const),
+    target: place.target,
+    permission: end.permission ?? undefined,
+    grantId: allowed ? grantOf(found, end) : undefined,
+    reason: allowed ? undefined : end.reason.toLowerCase(),
+  }
   calls.add(
-    { tenant: tenant.ref, proxyId: proxy.id, services: proxy.mounts.map((m) => m.service) },
-    {
-      ...caller,
-      service: endpoint.service,
-      outcome: allowed ? 'allowed' : 'denied',
-      target: `${asked.method} ${path}`.slice(0, TARGET_LENGTH_MAX),
-      ...(end.permission === null ? {} : { permission: end.permission }),
-      ...(allowed ? { grantId: grantOf(found, end) } : { reason: end.reason.toLowerCase() }),
-    },
+    by,
+    facts.kind === 'agent_session'
+      ? { ...call, sessionId: facts.sid }
+      : { ...call, serviceAccountId: facts.id },
   )
 }

@@ -32,6 +32,45 @@ const EVERY_MILLIS = 1000
 const BACKOFF_MILLIS_MAX = 30_000
 
 type Open = { readonly by: Reporter; readonly call: Call; readonly at: number; count: number }
+
+/** Calls that are one record: of one caller to one target through one proxy, ended alike. */
+const isLike = ({ by, call }: Open, other: Reporter, one: Call): boolean =>
+  by.proxyId === other.proxyId &&
+  call.outcome === one.outcome &&
+  call.grantId === one.grantId &&
+  call.reason === one.reason
+
+/** By caller and target, which are told apart without a key being made of them for each call. */
+function createOpen() {
+  let targetsOf = new Map<string | undefined, Map<string | undefined, Open[]>>()
+  let inOrder: Open[] = []
+  return {
+    size: () => inOrder.length,
+    /** Counts it with one that is like it; false when there is none. */
+    count: (by: Reporter, call: Call): boolean => {
+      const alike = targetsOf.get(call.sessionId ?? call.serviceAccountId)?.get(call.target)
+      const same = alike?.find((one) => isLike(one, by, call))
+      if (same !== undefined) same.count++
+      return same !== undefined
+    },
+    add: (one: Open): void => {
+      const { sessionId, serviceAccountId, target } = one.call
+      const caller = sessionId ?? serviceAccountId
+      const targets = targetsOf.get(caller) ?? new Map<string | undefined, Open[]>()
+      targetsOf.set(caller, targets)
+      const alike = targets.get(target)
+      if (alike === undefined) targets.set(target, [one])
+      else alike.push(one)
+      inOrder.push(one)
+    },
+    /** As they came. */
+    all: (): readonly Open[] => inOrder,
+    clear: (): void => {
+      targetsOf = new Map()
+      inOrder = []
+    },
+  }
+}
 type Batch = {
   readonly by: Reporter
   readonly calls: readonly ReportedCall[]
@@ -45,7 +84,7 @@ type Batch = {
  * which records nothing twice; what does not fit meanwhile is counted, and told of with the next that succeeds.
  */
 export function createCalls(ctx: Ctx, onBug: (error: unknown) => void): Calls {
-  let open = new Map<string, Open>()
+  const open = createOpen()
   const waiting: Batch[] = []
   const lostOf = new Map<string, { readonly by: Reporter; count: number }>()
   let timer: NodeJS.Timeout | undefined
@@ -70,12 +109,12 @@ export function createCalls(ctx: Ctx, onBug: (error: unknown) => void): Calls {
   /** What is open becomes batches, one tenant's proxy each. */
   function close(): void {
     const groups = new Map<string, Open[]>()
-    for (const one of open.values()) {
+    for (const one of open.all()) {
       const group = groups.get(one.by.proxyId) ?? []
       group.push(one)
       groups.set(one.by.proxyId, group)
     }
-    open = new Map()
+    open.clear()
     for (const group of groups.values())
       for (let i = 0; i < group.length; i += BATCH_MAX) {
         const part = group.slice(i, i + BATCH_MAX)
@@ -118,22 +157,22 @@ export function createCalls(ctx: Ctx, onBug: (error: unknown) => void): Calls {
     timer = undefined
     running ??= send().finally(() => {
       running = null
-      if (open.size > 0 || waiting.length > 0) schedule()
+      if (open.size() > 0 || waiting.length > 0) schedule()
     })
     return running
   }
   const unsent = (): number =>
     [...lostOf.values()].reduce((sum, one) => sum + one.count, 0) +
-    [...open.values()].reduce((sum, one) => sum + one.count, 0) +
+    open.all().reduce((sum, one) => sum + one.count, 0) +
     waiting.reduce((sum, b) => sum + b.lost + b.calls.reduce((n, c) => n + (c.count ?? 1), 0), 0)
 
   return {
     add: (by, call) => {
-      const key = `${by.proxyId} ${call.sessionId ?? call.serviceAccountId} ${call.outcome} ${call.reason ?? ''} ${call.grantId ?? ''} ${call.target ?? ''}`
-      const same = open.get(key)
-      if (same !== undefined) same.count++
-      else if (open.size + waiting.length * BATCH_MAX >= DIFFERENT_MAX) lose(by, 1)
-      else open.set(key, { by, call, at: ctx.clock.now(), count: 1 })
+      if (!open.count(by, call)) {
+        const isFull = open.size() + waiting.length * BATCH_MAX >= DIFFERENT_MAX
+        if (isFull) lose(by, 1)
+        else open.add({ by, call, at: ctx.clock.now(), count: 1 })
+      }
       schedule()
     },
     flush,

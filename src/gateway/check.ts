@@ -6,9 +6,14 @@ import {
   type Asked,
   allowHeaders,
   denyHeaders,
+  endpointOf,
   type Found,
+  identityOf,
   lineFacts,
+  type Place,
+  placeOf,
   record,
+  withoutQuery,
 } from './answers.ts'
 import type { Calls } from './calls.ts'
 import { type Asker, type Decided, decide } from './decide.ts'
@@ -21,7 +26,6 @@ import type { Revocations } from './revocations.ts'
 import {
   type GatewayTenant,
   type ProxySecret,
-  type Route,
   routeOf,
   type Snapshot,
   type TenantProxy,
@@ -33,7 +37,7 @@ export type CheckOn = {
   readonly snapshot: () => Snapshot | null
   /** Whether what was taken back, and who asks for what, is known up to a minute ago. */
   readonly isFresh: () => boolean
-  readonly routes: Frequent<Route | { readonly bad: AuthReason }>
+  readonly routes: Frequent<Place>
   readonly tokens: Tokens
   readonly people: People
   readonly revocations: Revocations
@@ -119,35 +123,32 @@ export function createCheck(on: CheckOn): (asked: Asked) => Answered | Promise<A
     found.proxy = known
     if (method === undefined || target === undefined) return ended('REQUEST_INCOMPLETE')
     if (!METHOD.test(method)) return ended('REQUEST_INCOMPLETE')
-    const route = routed(snapshot, known, { method, target }, found)
-    if ('bad' in route) return ended(route.bad)
-    if ('endpoint' in route) {
-      found.endpoint = route.endpoint
-      found.service = route.endpoint.service
-      return null
-    }
-    if (route.none === 'no_such_service') return ended('NO_SUCH_SERVICE')
-    found.service = route.service
-    return ended('NO_SUCH_PATH')
+    const routed = placed(snapshot, known, { method, target }, found)
+    if (typeof routed === 'string') return ended(routed)
+    found.place = routed
+    const { route } = routed
+    if ('endpoint' in route) return null
+    return ended(route.none === 'no_such_service' ? 'NO_SUCH_SERVICE' : 'NO_SUCH_PATH')
   }
 
-  function routed(
+  function placed(
     snapshot: Snapshot,
     proxy: TenantProxy,
     of: { readonly method: string; readonly target: string },
     found: Found,
-  ): Route | { readonly bad: AuthReason } {
-    const query = of.target.indexOf('?')
-    const path = query === -1 ? of.target : of.target.slice(0, query)
+  ): Place | AuthReason {
+    const path = withoutQuery(of.target)
     const key = `${proxy.id}\0${of.method}\0${path}`
     const hit = on.routes.get(key)
     found.routeCache = hit === undefined ? 'miss' : 'hit'
     if (hit !== undefined) return hit
     const normal = normalPath(path)
-    if (typeof normal === 'string') return { bad: BAD_PATH[normal] }
-    const route = routeOf(snapshot, proxy, { method: of.method, segments: normal.segments })
-    on.routes.set(key, route)
-    return route
+    if (typeof normal === 'string') return BAD_PATH[normal]
+    const { method } = of
+    const route = routeOf(snapshot, proxy, { method, segments: normal.segments })
+    const place = placeOf(route, { method, path })
+    on.routes.set(key, place)
+    return place
   }
 
   /** The metadata says which version counts; the feed may have brought a newer one already. Any other is refused. */
@@ -178,11 +179,14 @@ export function createCheck(on: CheckOn): (asked: Asked) => Answered | Promise<A
       return { kind, audience, expired, dead: whyDead(tenant, facts), held }
     }
     if (person === null) return null
-    return { kind: 'user', audience, expired, active: person.active, held: person.held }
+    const { active, held } = person
+    const frozen = on.revocations.isPersonFrozen(tenant.ref.id, person.id)
+    return { kind: 'user', audience, expired, active, frozen, held }
   }
 
   function judge(snapshot: Snapshot, found: Found): Decided {
-    const { endpoint, facts, tenant, person } = found
+    const { facts, tenant, person } = found
+    const endpoint = endpointOf(found)
     if (endpoint === null || facts === null || tenant === null) return ended('INTERNAL_ERROR')
     const asker = askerOf(tenant, { facts, person })
     if (asker === null) return ended('USER_UNKNOWN')
@@ -214,7 +218,8 @@ export function createCheck(on: CheckOn): (asked: Asked) => Answered | Promise<A
     if (snapshot === null) return ended('NOT_READY')
     const nowhere = place(asked, snapshot, found)
     if (nowhere !== null) return nowhere
-    const { endpoint, tenant } = found
+    const { tenant } = found
+    const endpoint = endpointOf(found)
     if (endpoint === null || tenant === null) return ended('INTERNAL_ERROR')
     if (endpoint.access === 'OPEN') return ended('OPEN_ENDPOINT')
     if (asked.authorization === undefined) return ended('MISSING_TOKEN')
@@ -235,18 +240,24 @@ export function createCheck(on: CheckOn): (asked: Asked) => Answered | Promise<A
     on.took?.((performance.now() - found.began) / 1000)
     if (end.by === 'names') on.counted.names++
     const { status } = AUTH_REASONS[end.reason]
-    on.lines.add(lineOf(lineFacts(ctx, asked, found, { end, status })))
-    record(on.calls, asked, found, end)
+    const who = identityOf(found)
+    on.lines.add(lineOf(lineFacts(ctx, asked, found, { end, status, who })))
+    record(on.calls, found, end)
     return status === 200
-      ? { status, headers: allowHeaders(asked, found) }
+      ? { status, headers: allowHeaders(asked, found, who) }
       : { status, headers: denyHeaders(asked, end, status) }
   }
 
   return (asked) => {
     const found: Found = {
       began: performance.now(),
-      ...{ tenant: null, proxy: null, routeCache: 'none', service: null, endpoint: null },
-      ...{ tokenCache: 'none', facts: null, person: null },
+      tenant: null,
+      proxy: null,
+      routeCache: 'none',
+      place: null,
+      tokenCache: 'none',
+      facts: null,
+      person: null,
     }
     const broken = (error: unknown): Answered => {
       on.onBug(error, asked.requestId)

@@ -25,6 +25,7 @@ export type Asker =
       readonly kind: 'user'
       readonly audience: string
       readonly active: boolean
+      readonly frozen: boolean
       readonly expired: boolean
       readonly held: Held
     }
@@ -58,7 +59,8 @@ function standing(asker: Asker): AuthReason | null {
     case 'service':
       return asker.dead === null ? null : SERVICE_DEAD[asker.dead]
     case 'user':
-      return asker.active ? null : 'USER_DISABLED'
+      if (!asker.active) return 'USER_DISABLED'
+      return asker.frozen ? 'USER_FROZEN' : null
   }
 }
 

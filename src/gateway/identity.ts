@@ -4,11 +4,12 @@ import type { ServiceClaims } from '../core/service-claims.ts'
 import type { ServiceAccountId, TenantId } from '../core/vocabulary.ts'
 import type { Provider, UserTokenVerifier } from '../identity/login.ts'
 import { type Ctx, issuerOf } from '../ports.ts'
-import { compactParts, jsonObject } from '../tokens/compact.ts'
+import type { JsonObject } from '../tokens/compact.ts'
 import type { KeyStore } from '../tokens/keys.ts'
 import {
   looksLikeLendToken,
   looksLikeServiceToken,
+  unverifiedClaims,
   type VerifyInput,
   verifyServiceToken,
   verifySessionToken,
@@ -156,7 +157,7 @@ export function createTokens(on: {
   /** A token that Lend itself has issued: a session's, or a service account's. */
   async function ownToken(
     { snapshot, tenant }: { readonly snapshot: Snapshot; readonly tenant: GatewayTenant },
-    token: string,
+    { token, said }: { readonly token: string; readonly said: JsonObject },
   ): Promise<SessionFacts | ServiceFacts | Unverified> {
     const keys: Pick<KeyStore, 'verifierKeys'> = {
       // Keys of a rotation that is younger than the snapshot are asked for; the others are in it.
@@ -173,7 +174,7 @@ export function createTokens(on: {
       audience: tenant.everyResource,
       now: ctx.clock.now() / 1000,
     }
-    if (looksLikeServiceToken(token)) {
+    if (looksLikeServiceToken(said)) {
       const read = await verifyServiceToken(keys, input)
       if (read.ok) {
         const { claims, header } = read.value
@@ -186,7 +187,7 @@ export function createTokens(on: {
         return sessionFacts(snapshot, tenant.ref.id, { claims, kid: header.kid })
       }
     }
-    const other = isOtherTenants(token, ctx.publicUrl, input.issuer)
+    const other = isOtherTenants(said, ctx.publicUrl, input.issuer)
     return other ? 'tenant_mismatch' : 'invalid'
   }
 
@@ -216,8 +217,9 @@ export function createTokens(on: {
     ...[where, of]: Parameters<Tokens['read']>
   ): Promise<TokenFacts | Unverified> {
     try {
-      return looksLikeLendToken(of.token, ctx.publicUrl)
-        ? await ownToken(where, of.token)
+      const said = unverifiedClaims(of.token)
+      return looksLikeLendToken(said, ctx.publicUrl)
+        ? await ownToken(where, { token: of.token, said })
         : await userToken(where.tenant, of)
     } catch {
       // I19: keys that cannot be read verify nothing.
@@ -268,8 +270,6 @@ export function createTokens(on: {
 }
 
 /** Whether an unverified token names another tenant of this deployment as its issuer. Only to say so in the refusal. */
-function isOtherTenants(token: string, publicUrl: string, own: string): boolean {
-  const payload = compactParts(token)?.payload
-  const issuer = payload === undefined ? undefined : jsonObject(payload)?.iss
-  return typeof issuer === 'string' && issuer.startsWith(`${publicUrl}/t/`) && issuer !== own
+function isOtherTenants({ iss }: JsonObject, publicUrl: string, own: string): boolean {
+  return typeof iss === 'string' && iss.startsWith(`${publicUrl}/t/`) && iss !== own
 }

@@ -37,6 +37,8 @@ export type Revocations = {
   /** The lowest version of a session or service account that is still good, as far as was heard; 0: nothing was. */
   readonly lowest: (id: string) => number
   readonly isTenantFrozen: (tenantId: TenantId) => boolean
+  /** They themselves, or their whole tenant. */
+  readonly isPersonFrozen: (tenantId: TenantId, userId: string) => boolean
   readonly size: () => number
 }
 
@@ -46,8 +48,10 @@ export function createRevocations(): Revocations {
   // In the order of their ends, since an entry that is renewed moves to the back.
   const lowest = new Map<string, { readonly version: number; readonly until: number }>()
   let frozen: ReadonlySet<string> = new Set()
+  const isTenantFrozen = (tenantId: TenantId): boolean =>
+    frozen.has(keyOf(tenantId, 'tenant', tenantId))
   const isFrozen = (of: Revocable): boolean =>
-    frozen.has(keyOf(of.tenantId, 'tenant', of.tenantId)) ||
+    isTenantFrozen(of.tenantId) ||
     frozen.has(keyOf(of.tenantId, 'user', of.userId)) ||
     frozen.has(keyOf(of.tenantId, 'agent', of.agentId)) ||
     of.templates.some((name) => frozen.has(keyOf(of.tenantId, 'template', name)))
@@ -73,7 +77,9 @@ export function createRevocations(): Revocations {
       return frozen.size > 0 && isFrozen(of) ? 'frozen' : null
     },
     lowest: (id) => lowest.get(id)?.version ?? 0,
-    isTenantFrozen: (tenantId) => frozen.has(keyOf(tenantId, 'tenant', tenantId)),
+    isTenantFrozen,
+    isPersonFrozen: (tenantId, userId) =>
+      isTenantFrozen(tenantId) || frozen.has(keyOf(tenantId, 'user', userId)),
     size: () => lowest.size,
   }
 }

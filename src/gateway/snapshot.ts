@@ -24,6 +24,8 @@ export type TenantProxy = {
   readonly family: string | null
   /** Longest first. */
   readonly mounts: readonly Mount[]
+  /** Those that it may tell of calls to. */
+  readonly services: readonly string[]
 }
 
 /** What a secret opens, and until when: one that was replaced has an end, in milliseconds. */
@@ -102,7 +104,7 @@ function proxyOf(rows: GatewayRows, { id, family }: ProxyRow): TenantProxy {
     .filter((mount) => mount.proxyId === id)
     .map(({ prefix, service }) => ({ segments: segmentsOf(prefix), service }))
     .toSorted((a, b) => b.segments.length - a.segments.length)
-  return { id, family, mounts }
+  return { id, family, mounts, services: mounts.map((mount) => mount.service) }
 }
 
 function tenantOf(rows: GatewayRows, ref: TenantRef): GatewayTenant {

@@ -199,7 +199,7 @@ async function answer(
   if (!caller.ok) return refusal(caller.fault, how.requestId)
   const read = await bodyOf(c.req.raw)
   if (!read.ok) return refusal(read.fault, how.requestId)
-  const verify: Verify = (token) => claimsOfAny(deps, tenant, token, caller.value.services)
+  const verify: Verify = (token) => claimsOfAny(deps, tenant, token, caller.value.resources)
   const said = await how.ask({ ctx, caller: caller.value, verify, body: read.value })
   return said.ok
     ? Response.json(said.value, { headers: { 'cache-control': 'no-store' } })

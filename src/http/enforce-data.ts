@@ -67,7 +67,7 @@ async function answer(deps: AuthZenDeps, request: Request, slug: string, request
     return refusal({ code: 'request_malformed', errors }, requestId)
   }
   const { token, ...asked } = parsed.data
-  const verified = claimsOfAny(deps, tenant, token, caller.value.services)
+  const verified = claimsOfAny(deps, tenant, token, caller.value.resources)
   const sessionId = sessionIn(token)
   const access = await dataAccess(deps.ctx, caller.value, { ...asked, verified, sessionId })
   return Response.json(view(access, asked), { headers: { 'cache-control': 'no-store' } })

@@ -54,12 +54,15 @@ const body = z.strictObject({
   lost: z.int().min(0).max(LOST_MAX).optional(),
 })
 
+/** An enforcement point, and what the tokens that it may ask about are for. */
+export type EnforcementAsker = EnforcementCaller & { readonly resources: readonly string[] }
+
 /** The tenant's enforcement point that makes a request, by its own secret; `rate_limited` when it asks too often. */
 export async function callerOf(
   deps: Pick<EnforceDeps, 'ctx'>,
   tenant: TenantRef,
   request: Request,
-): Promise<Result<EnforcementCaller>> {
+): Promise<Result<EnforcementAsker>> {
   const { ctx } = deps
   const client = await authenticateClient(
     { db: ctx.db, clock: ctx.clock, issuer: issuerOf(ctx, tenant.slug), tenant },
@@ -71,10 +74,10 @@ export async function callerOf(
   if (!client.ok) return client
   if (client.value.kind !== 'enforcement_point')
     return fail('forbidden', { detail: 'Only an enforcement point may call this.' })
-  const { id, services, asksAboutUsers } = client.value
+  const { id, services, resources, asksAboutUsers } = client.value
   const over = await overRate(ctx, 'point', id)
   if (over !== null) return over
-  const point = { as: 'enforcement', tenant, id, services } as const
+  const point = { as: 'enforcement', tenant, id, services, resources } as const
   return ok(asksAboutUsers ? { ...point, asksAboutUsers } : point)
 }
 

@@ -1,5 +1,5 @@
 import type { EnforcementCaller, TenantRef } from '../callers.ts'
-import { withRead } from '../db/tx.ts'
+import { hotRead } from '../db/tx.ts'
 import { fail, ok, type Result } from '../fault.ts'
 import { introspectService, issueServiceToken } from '../flows/service-tokens.ts'
 import { type Ctx, issuerOf } from '../ports.ts'
@@ -45,7 +45,7 @@ export async function serviceToken(
 /** RFC 7662 for what says that it is a service account's token: live, and only of a resource server that shares a service. */
 export async function introspectServiceToken(
   deps: Deps,
-  caller: EnforcementCaller,
+  caller: EnforcementCaller & { readonly resources: readonly string[] },
   token: string,
 ): Promise<Response> {
   const { ctx, keys } = deps
@@ -53,7 +53,7 @@ export async function introspectServiceToken(
   const verified = await verifyServiceToken(keys, {
     ...{ token, tenant },
     issuer: issuerOf(ctx, tenant.slug),
-    audience: await resourcesOf(ctx, tenant, caller.services),
+    audience: caller.resources,
     now: ctx.clock.now() / 1000,
   })
   if (!verified.ok) return oauthJson({ active: false })
@@ -62,22 +62,16 @@ export async function introspectServiceToken(
 }
 
 /** What the tenant's tokens are for: its resource servers, and its addresses of the tool gateway. */
-export async function resourcesOf(
-  ctx: Ctx,
-  tenant: TenantRef,
-  services?: readonly string[],
-): Promise<readonly string[]> {
-  const rows = await withRead(
+export async function resourcesOf(ctx: Ctx, tenant: TenantRef): Promise<readonly string[]> {
+  const rows = await hotRead(
     ctx.db,
     'load_resources',
     (tx) =>
       tx.sql<{ resource: string }>`
       select resource from resource_server where tenant_id = ${tenant.id}
-          and (${services === undefined}::boolean or services && ${services ?? []}::text[])
       union all
       select ${issuerOf(ctx, tenant.slug)} || '/tools/' || name || '/mcp' from tool_server
-        where tenant_id = ${tenant.id}
-          and (${services === undefined}::boolean or name = any(${services ?? []}::text[]))`,
+        where tenant_id = ${tenant.id}`,
   )
   return rows.map((r) => r.resource)
 }

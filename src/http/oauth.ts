@@ -12,7 +12,12 @@ import { type Ctx, issuerOf, mcpUrlOf } from '../ports.ts'
 import { authenticateClient, type ClientIdentity, type Trusts } from '../tokens/client-auth.ts'
 import type { KeyStore } from '../tokens/keys.ts'
 import { signToken } from '../tokens/sign.ts'
-import { looksLikeLendToken, looksLikeServiceToken, verifySessionToken } from '../tokens/verify.ts'
+import {
+  looksLikeLendToken,
+  looksLikeServiceToken,
+  unverifiedClaims,
+  verifySessionToken,
+} from '../tokens/verify.ts'
 import { malformed, oauthFault, oauthJson, param, readForm, resourceOf } from './oauth-form.ts'
 import { introspectServiceToken, resourcesOf, serviceToken } from './oauth-service.ts'
 import { overRate, rateFault } from './rate.ts'
@@ -68,7 +73,7 @@ async function exchange(deps: OAuthDeps, app: App, form: URLSearchParams): Promi
     return malformed('requested_token_type', `must be ${ACCESS_TOKEN}`)
   const resource = resourceOf(form)
   if (!resource.ok) return resource
-  return looksLikeLendToken(subject, deps.ctx.publicUrl)
+  return looksLikeLendToken(unverifiedClaims(subject), deps.ctx.publicUrl)
     ? exchangeControlToken(deps, app, form, { subject, resource: resource.value })
     : start(deps, app, form, { subject, resource: resource.value })
 }
@@ -247,11 +252,11 @@ export async function claimsOfAny(
   deps: Pick<OAuthDeps, 'ctx' | 'keys'>,
   tenant: TenantRef,
   token: string,
-  /** Only resource servers that share a service with the caller: a token for another is none of its business. */
-  services?: readonly string[],
+  /** Only these, where an enforcement point asks: a token for another is none of its business. */
+  resources?: readonly string[],
 ): Promise<SessionClaims | null> {
   const { ctx, keys } = deps
-  const audiences = await resourcesOf(ctx, tenant, services)
+  const audiences = resources ?? (await resourcesOf(ctx, tenant))
   const verified = await verifySessionToken(keys, {
     token,
     tenant,
@@ -290,8 +295,9 @@ export async function introspectEndpoint(
     id: client.id,
     services: client.services,
   }
-  if (looksLikeServiceToken(token)) return introspectServiceToken(deps, caller, token)
-  const claims = await claimsOfAny(deps, tenant, token, client.services)
+  if (looksLikeServiceToken(unverifiedClaims(token)))
+    return introspectServiceToken(deps, { ...caller, resources: client.resources }, token)
+  const claims = await claimsOfAny(deps, tenant, token, client.resources)
   if (claims === null) return oauthJson({ active: false })
   const live = await introspect(deps.ctx, caller, claims)
   return oauthJson(live.active ? { ...live, token_type: 'Bearer' } : live)

@@ -4,7 +4,7 @@ import type { TenantRef } from '../callers.ts'
 import { unreachable } from '../core/assert.ts'
 import { ASSERTION_LIFE_SECONDS_MAX } from '../core/limits.ts'
 import type { AgentId, ServiceAccountId } from '../core/vocabulary.ts'
-import { type Db, type Tx, withRead, withTx } from '../db/tx.ts'
+import { type Db, hotRead, type Tx, withTx } from '../db/tx.ts'
 import { type Failed, fail, ok, type Result } from '../fault.ts'
 import type { Provider } from '../identity/login.ts'
 import type { Clock } from '../ports.ts'
@@ -32,6 +32,8 @@ export type ClientIdentity =
       readonly kind: 'enforcement_point'
       readonly id: string
       readonly services: readonly string[]
+      /** What tokens that it may ask about are for: its services' resources. */
+      readonly resources: readonly string[]
       /** May ask what a person themselves may do. */
       readonly asksAboutUsers?: boolean
     }
@@ -152,11 +154,11 @@ type ClientRow = ClientIdentity & {
 async function clientById(
   tx: Tx,
   tenant: TenantRef,
-  of: { readonly id: string; readonly now: number },
+  of: { readonly id: string; readonly now: number; readonly issuer: string },
 ): Promise<ClientRow | undefined> {
-  const { id, now } = of
+  const { id, now, issuer } = of
   const rows = await tx.sql<ClientRow>`
-    select 'agent' as kind, id, status, null::text[] as services, false as "asksAboutUsers", secret_hash,
+    select 'agent' as kind, id, status, null::text[] as services, null::text[] as resources, false as "asksAboutUsers", secret_hash,
         null::text as previous_hash, 0 as version, jwks,
         json_build_object('appClients', app_clients, 'providers', (
           select coalesce(json_agg(json_build_object('id', p.id, 'issuer', p.issuer, 'audience', p.audience,
@@ -165,15 +167,19 @@ async function clientById(
           from identity_provider p where p.tenant_id = ${tenant.id} and p.status = 'active')) as trusts
       from agent where tenant_id = ${tenant.id} and id = ${id}
     union all
-    select 'enforcement_point', id, null, services, asks_about_users, secret_hash,
+    select 'enforcement_point', e.id, null, e.services, array(
+          select r.resource from resource_server r where r.tenant_id = e.tenant_id and r.services && e.services
+          union all
+          select ${issuer}::text || '/tools/' || t.name || '/mcp' from tool_server t
+          where t.tenant_id = e.tenant_id and t.name = any(e.services)), e.asks_about_users, e.secret_hash,
         case when previous_secret_until > to_timestamp(${now}::float8) then previous_secret_hash end, 0, null, null
-      from enforcement_point where tenant_id = ${tenant.id} and id = ${id} and status = 'active'
+      from enforcement_point e where tenant_id = ${tenant.id} and id = ${id} and status = 'active'
     union all
-    select 'service_account', id, null, null, false, secret_hash,
+    select 'service_account', id, null, null, null, false, secret_hash,
         case when previous_secret_until > to_timestamp(${now}::float8) then previous_secret_hash end, version, jwks, null
       from service_account where tenant_id = ${tenant.id} and id = ${id}
     union all
-    select 'service_client', id, status, array[service_id], false, secret_hash, null, 0, jwks, null
+    select 'service_client', id, status, array[service_id], null, false, secret_hash, null, 0, jwks, null
       from service_client where tenant_id = ${tenant.id} and id = ${id} and status = 'active'`
   return rows[0]
 }
@@ -200,8 +206,12 @@ export async function authenticateClient(
   const what = read.value
   // Only what can be an id reaches the database, which would throw at a NUL.
   const client = CLIENT_ID.test(what.id)
-    ? await withRead(on.db, 'load_client', (tx) =>
-        clientById(tx, on.tenant, { id: what.id, now: on.clock.now() / 1000 }),
+    ? await hotRead(on.db, 'load_client', (tx) =>
+        clientById(tx, on.tenant, {
+          id: what.id,
+          now: on.clock.now() / 1000,
+          issuer: on.issuer,
+        }),
       )
     : undefined
   const proven =
@@ -225,6 +235,7 @@ function identityOf(client: ClientRow): ClientIdentity {
         kind: client.kind,
         id: client.id,
         services: client.services,
+        resources: client.resources,
         ...(client.asksAboutUsers ? { asksAboutUsers: true } : {}),
       }
     default:

@@ -50,7 +50,7 @@ export function jsonObject(text: string): JsonObject | null {
   try {
     const value: unknown = JSON.parse(text)
     return typeof value === 'object' && value !== null && !Array.isArray(value)
-      ? Object.fromEntries(Object.entries(value))
+      ? { ...value }
       : null
   } catch {
     return null

@@ -149,19 +149,20 @@ function isFor(
   )
 }
 
-/** Whether a token says of itself that it is a service account's. Serves to choose which verifier to ask. */
-export function looksLikeServiceToken(token: string): boolean {
+/** What a token says of itself, nothing of it verified: only to choose which verifier to ask, and what to refuse unseen. */
+export function unverifiedClaims(token: string): JsonObject {
   const [, payload = ''] = token.split('.', 2)
-  return 'service_version' in (jsonObject(Buffer.from(payload, 'base64url').toString()) ?? {})
+  return jsonObject(Buffer.from(payload, 'base64url').toString()) ?? {}
 }
 
+/** Whether a token says of itself that it is a service account's. */
+export const looksLikeServiceToken = (said: JsonObject): boolean => 'service_version' in said
+
 /**
- * Whether a token says of itself that it is a session token of this deployment. Not evidence of anything: it serves to
- * refuse Lend's tokens where a user's is wanted, and to choose which verifier to ask. `publicUrl` has no slash at its end.
+ * Whether a token says of itself that it is a token of this deployment. Not evidence of anything. `publicUrl` has no slash at its
+ * end.
  */
-export function looksLikeLendToken(token: string, publicUrl: string): boolean {
-  const [, payload = ''] = token.split('.', 2)
-  const claims: JsonObject = jsonObject(Buffer.from(payload, 'base64url').toString()) ?? {}
-  if (typeof claims.iss === 'string' && claims.iss.startsWith(`${publicUrl}/t/`)) return true
-  return typeof claims.sid === 'string' && 'session_version' in claims
+export function looksLikeLendToken(said: JsonObject, publicUrl: string): boolean {
+  if (typeof said.iss === 'string' && said.iss.startsWith(`${publicUrl}/t/`)) return true
+  return typeof said.sid === 'string' && 'session_version' in said
 }

@@ -1,6 +1,6 @@
 import { type AddressInfo, createServer } from 'node:net'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { sqlState } from '../../src/db/statements.ts'
+import { sqlState } from '../../src/db/sql-error.ts'
 import { type Db, hotTx, postgresDb, type Tx, withRead, withTx } from '../../src/db/tx.ts'
 import { eachDatabase } from '../support/databases.ts'
 import { postgresIsLeftOut, scratchDatabase } from '../support/postgres.ts'

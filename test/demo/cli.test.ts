@@ -1,4 +1,5 @@
 import { spawnSync } from 'node:child_process'
+import { hash } from 'node:crypto'
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -187,6 +188,47 @@ describe('setup writes one tenant', () => {
     )
     expect(row).toEqual({ web_client_id: 'web', web_client_secret: 'between-us' })
     expect(JSON.stringify(await rows('select data from activity'))).not.toContain('between-us')
+  })
+
+  const EDGE = ['--proxy', 'edge', '--proxy-family', 'nginx', '--mount', '/accounts=accounts']
+
+  test('and no proxy of a service that nobody has published: nothing is written', async () => {
+    const of = from({ ...GOOD, tenant: 'umbrella' }, EDGE)
+    await expect(setupTenant(db, of)).rejects.toThrow('accounts is not a service of the catalog')
+    expect(await rows(`select id from tenant where slug = 'umbrella'`)).toEqual([])
+    expect(await rows('select id from gateway_proxy')).toEqual([])
+  })
+
+  test('with its first proxy and what that exposes, on a tenant that is there too; its secret is shown once', async () => {
+    await rows(`insert into service values ('accounts', 'Accounts')`)
+    const of = from(GOOD, EDGE)
+    const said = await setupTenant(db, of)
+    expect(said).toContain('Proxy edge asks at /t/initech/forward-auth/nginx')
+    const secret = said.split('\n').at(-1) ?? ''
+    const [proxy] = await rows(
+      `select p.name, p.family, p.status, p.secret_hash, m.prefix, m.service_id
+       from gateway_proxy p join gateway_mount m on m.proxy_id = p.id`,
+    )
+    expect(proxy).toEqual({
+      name: 'edge',
+      family: 'nginx',
+      status: 'active',
+      secret_hash: hash('sha256', secret),
+      prefix: '/accounts',
+      service_id: 'accounts',
+    })
+    expect(await setupTenant(db, of)).toContain('Proxy edge is there already and stays as it is.')
+    expect(await rows('select id from gateway_proxy')).toHaveLength(1)
+    expect(JSON.stringify(await rows('select data from activity'))).not.toContain(secret)
+  })
+
+  test.each([
+    [['--proxy', 'edge', '--mount', '/a=accounts'], '--proxy-family'],
+    [['--proxy', 'edge', '--proxy-family', 'nginx'], '--mount must be given'],
+    [[...EDGE, '--mount', 'accounts=accounts'], '--mount'],
+    [['--proxy', 'edge', '--proxy-family', 'apache', '--mount', '/a=accounts'], '--proxy-family'],
+  ])('a proxy that is half given names what is wrong: %j', (more, says) => {
+    expect(() => from(GOOD, more)).toThrow(says)
   })
 })
 

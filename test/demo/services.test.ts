@@ -217,6 +217,28 @@ test('a dashboard that is held opens, and no other', async () => {
   expect((await session.call('dashboards', '/dashboards/..%2Fq3-pipeline')).status).toBe(404)
 })
 
+test('contracts refuses by itself what was released, within seconds, and shows what is lent anew with the next token', async () => {
+  const pricing = [{ permission: 'contracts.fields:pricing' }]
+  const started = await lend.start('maya')
+  const path = '/contracts/ctr-emea-1/pricing'
+  const bare = await tokenFor(started.access_token, 'contracts')
+  expect(await call('contracts', path, bare)).toMatchObject({
+    status: 403,
+    body: { ask: { items: pricing } },
+  })
+  await lend.lend('maya', started.access_token, pricing)
+  const { access_token: control } = await lend.reissue(started.refresh_token)
+  const held = await tokenFor(control, 'contracts')
+  expect((await call('contracts', path, held)).status).toBe(200)
+  const mcp = await lend.mcp(control)
+  await mcp.call('iam.release_access', { items: pricing })
+  await expect
+    .poll(async () => (await call('contracts', path, held)).status, { timeout: 5000 })
+    .toBe(401)
+  // What the version took with it is not shown by a token from before either.
+  expect((await call('contracts', path, bare)).status).toBe(401)
+})
+
 test('pricing is shown for contracts of the person’s own region only', async () => {
   const session = await borrowed('maya', [{ permission: 'contracts.fields:pricing' }])
   const own = await session.call('contracts', '/contracts/ctr-emea-1/pricing')

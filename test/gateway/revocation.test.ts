@@ -152,6 +152,8 @@ describe.skipIf(postgresIsLeftOut)('what is taken back, at three instances', () 
     'a frozen %s, and its thaw',
     async (scope) => {
       const { token } = await lentSession(one)
+      const own = await one.mintUserToken('maya', { aud: one.resource('accounts') })
+      expect(await everywhere(own)).toEqual(all.map(() => 'allowed'))
       const ids = {
         tenant: 'acme',
         template: 'renewal-briefs',
@@ -166,6 +168,9 @@ describe.skipIf(postgresIsLeftOut)('what is taken back, at three instances', () 
         },
         'SESSION_FROZEN',
       )
+      // Their own token too, where they or all are frozen; what an agent may do is another thing.
+      const theirs = scope === 'tenant' || scope === 'user' ? 'USER_FROZEN' : 'allowed'
+      expect(await everywhere(own)).toEqual(all.map(() => theirs))
       await thaw()
       await expect
         .poll(() => everywhere(token), { timeout: 2000 })

@@ -2,14 +2,8 @@ import { PGlite } from '@electric-sql/pglite'
 import { drizzle } from 'drizzle-orm/pglite'
 import { migrate } from 'drizzle-orm/pglite/migrator'
 import { afterAll, beforeAll, describe } from 'vitest'
-import {
-  type Db,
-  embeddedDb,
-  postgresDb,
-  refusedBy,
-  type SqlValue,
-  type Tx,
-} from '../../src/db/tx.ts'
+import { refusedBy } from '../../src/db/sql-error.ts'
+import { type Db, embeddedDb, postgresDb, type SqlValue, type Tx } from '../../src/db/tx.ts'
 import { postgresIsLeftOut, scratchDatabase } from './postgres.ts'
 import { seed } from './world-seed.ts'
 

@@ -16,6 +16,7 @@ import { type Gateway, startGateway } from '../../src/gateway/gateway.ts'
 import { createApp } from '../../src/http/app.ts'
 import { boundedServer, type ServerBounds } from '../../src/http/bounded-server.ts'
 import { clientAddress } from '../../src/http/client-address.ts'
+import { forwardAuthListener } from '../../src/http/forward-auth.ts'
 import { createUserTokenVerifier } from '../../src/identity/login.ts'
 import { systemIds } from '../../src/ids.ts'
 import { startJobs } from '../../src/jobs.ts'
@@ -316,8 +317,9 @@ export async function serveLend(options: ServeOptions = {}): Promise<LiveServer>
     ? await startJobs(ctx, { checkpointKey: await checkpointKey(null), keptMonths: null }, onBug)
     : null
   const listener = getRequestListener(app.fetch, { overrideGlobalObjects: false })
+  const forwardAuth = forwardAuthListener(gateway)
   handle = (req, res) => {
-    if (!demo.handle(req, res)) void listener(req, res)
+    if (!forwardAuth(req, res) && !demo.handle(req, res)) void listener(req, res)
   }
   const secrets = await secretsIn(db)
   await gateway.caughtUp()

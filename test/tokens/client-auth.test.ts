@@ -89,7 +89,12 @@ describe('a secret', () => {
   it('of an enforcement point, with its services', async () => {
     expect(await authenticate({ authorization: basic('epc_1', secret) })).toEqual({
       ok: true,
-      value: { kind: 'enforcement_point', id: 'epc_1', services: ['accounts', 'dashboards'] },
+      value: {
+        kind: 'enforcement_point',
+        id: 'epc_1',
+        services: ['accounts', 'dashboards'],
+        resources: [],
+      },
     })
   })
 

@@ -4,7 +4,11 @@ import { beforeAll, describe, expect, it } from 'vitest'
 import type { Db } from '../../src/db/tx.ts'
 import { createKeyStore, type KeyStore } from '../../src/tokens/keys.ts'
 import { signToken } from '../../src/tokens/sign.ts'
-import { looksLikeLendToken, verifySessionToken } from '../../src/tokens/verify.ts'
+import {
+  looksLikeLendToken,
+  unverifiedClaims,
+  verifySessionToken,
+} from '../../src/tokens/verify.ts'
 import { ACME, freshDb, issuerOf, MCP, START, someClaims, stoppedClock } from './world.ts'
 
 let db: Db
@@ -107,10 +111,14 @@ it('looks like one of ours, unlike a person’s', async () => {
   const token = await signToken(keys, { tenantId: ACME.id, claims: someClaims(START) })
   const of = (claims: object) =>
     `e30.${Buffer.from(JSON.stringify(claims)).toString('base64url')}.AA`
-  expect(looksLikeLendToken(token, publicUrl)).toBe(true)
-  expect(looksLikeLendToken(token, 'https://elsewhere.test')).toBe(true)
-  expect(looksLikeLendToken(of({ iss: `${publicUrl}/t/globex` }), publicUrl)).toBe(true)
-  expect(looksLikeLendToken(of({ iss: 'http://idp.test', sid: 'x' }), publicUrl)).toBe(false)
+  expect(looksLikeLendToken(unverifiedClaims(token), publicUrl)).toBe(true)
+  expect(looksLikeLendToken(unverifiedClaims(token), 'https://elsewhere.test')).toBe(true)
+  expect(
+    looksLikeLendToken(unverifiedClaims(of({ iss: `${publicUrl}/t/globex` })), publicUrl),
+  ).toBe(true)
+  expect(
+    looksLikeLendToken(unverifiedClaims(of({ iss: 'http://idp.test', sid: 'x' })), publicUrl),
+  ).toBe(false)
   for (const junk of ['', '.', '..', 'a.b.c', 'e30.bnVsbA.AA', 'opaque'])
-    expect(looksLikeLendToken(junk, publicUrl)).toBe(false)
+    expect(looksLikeLendToken(unverifiedClaims(junk), publicUrl)).toBe(false)
 })
