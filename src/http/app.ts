@@ -3,6 +3,7 @@ import type { TenantRef } from '../callers.ts'
 import { databaseAnswers } from '../db/operators.ts'
 import { findTenant } from '../db/tenants.ts'
 import { withRead } from '../db/tx.ts'
+import { isOutage } from '../fault.ts'
 import type { Gateway } from '../gateway/gateway.ts'
 import { userCallerFrom } from '../identity/people.ts'
 import { createMcpEndpoint } from '../mcp/endpoint.ts'
@@ -30,7 +31,6 @@ import {
 } from './oauth.ts'
 import { oauthJson } from './oauth-form.ts'
 import { createPeopleApi, requestIdOf } from './people/app.ts'
-import { isOutage } from './problem.ts'
 
 export type AppDeps = OAuthDeps & {
   /** What the web page is told before anybody has signed in; by default, that this is no demo. */
