@@ -30,6 +30,7 @@ export default defineConfig({
       project('race'),
       // Servers of their own, stopped and started: Postgres, Redis, PgBouncer, and Lend as a process.
       project('instances', { testTimeout: 60_000 }),
+      project('faults', { testTimeout: 120_000 }),
       project('model', { testTimeout: 1_800_000 }),
       project('system', { testTimeout: 120_000 }),
       // A server, a browser and a page each: one file at a time, when the others are done.

@@ -31,6 +31,8 @@ export type Config = {
   readonly trustedProxies: readonly string[]
   /** Where metrics are served, apart from everything else; null: nowhere. */
   readonly metrics: { readonly host: string; readonly port: number } | null
+  /** How long connections are still taken after SIGTERM, for balancers to notice. */
+  readonly drainSeconds: number
   /** Whether only loopback addresses are listened on: whenever clients can call no other, so always in the demo. */
   readonly loopbackOnly: boolean
 }
@@ -72,6 +74,20 @@ function metricsOf(env: NodeJS.ProcessEnv, port: number): Config['metrics'] {
       'must be the IP address of this machine to serve metrics on, as in 10.0.0.7',
     )
   return { port: own, host: host === undefined || host === '' ? '127.0.0.1' : host }
+}
+
+const DRAIN_SECONDS = 5
+const DRAIN_SECONDS_MAX = 300
+
+function drainOf(text: string | undefined, loopback: boolean): number {
+  if (text === undefined || text === '') return loopback ? 0 : DRAIN_SECONDS
+  const seconds = Number(text)
+  if (!/^[0-9]{1,3}$/.test(text) || seconds > DRAIN_SECONDS_MAX)
+    throw new BadSetting(
+      'LEND_DRAIN_SECONDS',
+      `must be a whole number from 0 to ${DRAIN_SECONDS_MAX}, not ${JSON.stringify(text)}`,
+    )
+  return seconds
 }
 
 function publicUrlOf(text: string | undefined, port: number): URL {
@@ -239,6 +255,7 @@ export function configFrom(env: NodeJS.ProcessEnv, cwd: string): Config {
     rates: ratesOf(env.LEND_RATE_LIMITS),
     trustedProxies: trustedProxiesOf(env.LEND_TRUSTED_PROXIES),
     metrics: metricsOf(env, port),
+    drainSeconds: drainOf(env.LEND_DRAIN_SECONDS, loopback),
     loopbackOnly: loopback,
   }
 }

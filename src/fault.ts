@@ -248,3 +248,38 @@ export const fail = (code: FaultCode, more: Omit<Fault, 'code'> = {}): Failed =>
   fault: { code, ...more },
 })
 export const faultSays = (fault: Fault): string => fault.detail ?? FAULTS[fault.code].says
+
+const codesOf = (error: unknown): readonly string[] => {
+  if (typeof error !== 'object' || error === null) return []
+  const own = 'code' in error && typeof error.code === 'string' ? [error.code] : []
+  return [...own, ...('cause' in error ? codesOf(error.cause) : [])]
+}
+
+const UNREACHABLE = new Set([
+  'ECONNREFUSED',
+  'ECONNRESET',
+  'ENOTFOUND',
+  'EPIPE',
+  'ETIMEDOUT',
+  'CONNECT_TIMEOUT',
+  'CONNECTION_CLOSED',
+  'CONNECTION_DESTROYED',
+  'CONNECTION_ENDED',
+  // Too many connections; told to go away; starting up; and conflicts that outlived every retry.
+  '53300',
+  '57P01',
+  '57P02',
+  '57P03',
+  '40001',
+  '40P01',
+  // A standby, or made read-only.
+  '25006',
+  // The database takes no connections, or is not there.
+  '55000',
+  '3D000',
+])
+
+/** Whether the database, rather than the program, is why nothing happened (I19: an outage is never an acceptance). */
+export const isOutage = (error: unknown): boolean =>
+  codesOf(error).some((code) => UNREACHABLE.has(code) || /^(08|53|57|58)\w{3}$/.test(code)) ||
+  (error instanceof Error && /^PGlite is (closed|closing)/.test(error.message))

@@ -6,11 +6,13 @@ import { busOf } from './bus/open.ts'
 import { checkpointKey, trustedKeys } from './checkpoint-key.ts'
 import { removeRunFile, writeRunFile } from './cli/run-file.ts'
 import { BadSetting, type Config, configFrom } from './config.ts'
+import { databaseClock } from './database-clock.ts'
 import { openEmbedded, openServer } from './db/open.ts'
 import { type Db, withRead } from './db/tx.ts'
 import { doorRoutes } from './demo/door.ts'
 import { startDemo } from './demo/start.ts'
 import { afterDemoSignIn, demoWebConfig } from './demo/world.ts'
+import { createDrain, type Drain } from './drain.ts'
 import { startGateway } from './gateway/gateway.ts'
 import { createApp } from './http/app.ts'
 import { boundedServer } from './http/bounded-server.ts'
@@ -29,8 +31,6 @@ import { createKeyStore } from './tokens/keys.ts'
 import { openVault } from './vault.ts'
 
 /** The only place that reads the environment and wires the parts together. */
-
-const DRAIN_MILLIS_MAX = 10_000
 
 const log = createLog(process.env.LEND_LOG ?? 'info')
 
@@ -123,9 +123,11 @@ const serverOf =
   (
     listener: ReturnType<typeof getRequestListener>,
     before: readonly ((req: IncomingMessage, res: ServerResponse) => boolean)[],
+    drain: Drain,
   ) =>
   (): Server =>
     boundedServer((req, res) => {
+      drain.watch(res)
       if (before.some((handle) => handle(req, res))) return
       void listener(req, res)
     })
@@ -141,15 +143,16 @@ function contextOf(
   config: Config,
   of: {
     readonly db: Db
+    readonly clock: Ctx['clock']
     readonly notify: Ctx['notify']
     readonly stopping: AbortSignal
     readonly metrics: Metrics | null
   },
 ): Ctx {
-  const { db, notify, stopping, metrics } = of
+  const { db, clock, notify, stopping, metrics } = of
   const observed = metrics === null ? {} : { observe: metrics.observe }
   return {
-    ...{ db, notify, stopping, clock: systemClock, ids: systemIds },
+    ...{ db, clock, notify, stopping, ids: systemIds },
     publicUrl: config.publicUrl,
     vault: openVault(config),
     rates: createRates({ aMinute: config.rates, db, ...observed }),
@@ -194,12 +197,13 @@ async function main(): Promise<void> {
   )
   const onBug = (error: unknown, requestId?: string) =>
     log.error({ err: error, request_id: requestId }, 'bug')
+  const clock = await databaseClock(db, systemClock, { note: warned })
   const notify = await createNotify(busOf(config, db), warned)
   const draining = createDraining()
   const metrics = config.metrics === null ? null : createMetrics()
-  const ctx = contextOf(config, { db, notify, stopping: draining.signal, metrics })
-  const keys = createKeyStore({ db, clock: systemClock })
-  const verifier = createUserTokenVerifier({ publicUrl: config.publicUrl, clock: systemClock })
+  const ctx = contextOf(config, { db, clock, notify, stopping: draining.signal, metrics })
+  const keys = createKeyStore({ db, clock })
+  const verifier = createUserTokenVerifier({ publicUrl: config.publicUrl, clock })
   let ready = false
   const signingKey = await checkpointKey(config.dataDir)
   const took = metrics === null ? {} : { took: metrics.took }
@@ -236,7 +240,8 @@ async function main(): Promise<void> {
     ready: () => ready && gateway.ready(),
   })
   const before = [forwardAuthListener(gateway), ...(demo === null ? [] : [demo.handle])]
-  const servers = await serve(config, serverOf(getRequestListener(app.fetch), before))
+  const drain = createDrain()
+  const servers = await serve(config, serverOf(getRequestListener(app.fetch), before, drain))
   writeRunFile(config, {
     secret: doorSecret,
     pid: process.pid,
@@ -249,15 +254,17 @@ async function main(): Promise<void> {
   if (demo && process.stdout.isTTY) console.log(WELCOME)
 
   stopOnSignal({
-    servers,
-    drain: () => {
+    drain: async (graceMillis) => {
       ready = false
+      drain.announce()
       // The agent app first: what it waits for is about to be answered early, and its next call would find a closed door.
       demo?.stop()
       draining.abort()
+      await drain.end(servers, graceMillis)
     },
+    graceMillis: config.drainSeconds * 1000,
     close: async () => {
-      await Promise.all([jobs.stop(), gateway.stop(), counting.stop()])
+      await Promise.all([jobs.stop(), gateway.stop(), counting.stop(), clock.stop()])
       removeRunFile(config)
       await notify.stop()
       await db.close()
@@ -265,31 +272,27 @@ async function main(): Promise<void> {
   })
 }
 
-/** Drains on SIGTERM or SIGINT: no new connection, waits answered with what there is, then a clean end. */
+/**
+ * Drains on SIGTERM or SIGINT: waits are answered with what there is, what was asked is answered, then a clean end. Whoever
+ * sits at a terminal has no balancer that would have to notice first.
+ */
 function stopOnSignal(of: {
-  readonly servers: readonly Server[]
-  readonly drain: () => void
+  readonly drain: (graceMillis: number) => Promise<void>
+  readonly graceMillis: number
   readonly close: () => Promise<void>
 }): void {
   let stopping = false
-  const stop = async (signal: string) => {
+  const stop = async (signal: string, graceMillis: number) => {
     if (stopping) return
     stopping = true
     log.info({ signal }, 'draining')
-    of.drain()
-    const closed = Promise.all(of.servers.map((s) => new Promise((done) => s.close(done))))
-    for (const server of of.servers) server.closeIdleConnections()
-    const late = setTimeout(() => {
-      for (const server of of.servers) server.closeAllConnections()
-    }, DRAIN_MILLIS_MAX)
-    await closed
-    clearTimeout(late)
+    await of.drain(graceMillis)
     await of.close()
     log.info('stopped')
     process.exit(0)
   }
-  process.on('SIGTERM', () => void stop('SIGTERM'))
-  process.on('SIGINT', () => void stop('SIGINT'))
+  process.on('SIGTERM', () => void stop('SIGTERM', of.graceMillis))
+  process.on('SIGINT', () => void stop('SIGINT', 0))
 }
 
 main().catch((error: unknown) => {

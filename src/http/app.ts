@@ -5,6 +5,7 @@ import type { TenantRef } from '../callers.ts'
 import { databaseAnswers } from '../db/operators.ts'
 import { findTenant } from '../db/tenants.ts'
 import { withRead } from '../db/tx.ts'
+import { isOutage } from '../fault.ts'
 import type { Gateway } from '../gateway/gateway.ts'
 import { userCallerFrom } from '../identity/people.ts'
 import { createMcpEndpoint } from '../mcp/endpoint.ts'
@@ -33,7 +34,7 @@ import {
 } from './oauth.ts'
 import { oauthFault, oauthJson } from './oauth-form.ts'
 import { createPeopleApi, requestIdOf } from './people/app.ts'
-import { BROKEN_OFF, isOutage } from './problem.ts'
+import { BROKEN_OFF } from './problem.ts'
 import { rateFault, tooOftenAt } from './rate.ts'
 
 export type AppDeps = OAuthDeps & {

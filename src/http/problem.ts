@@ -1,5 +1,5 @@
 import { BodyBroken } from '../body-bytes.ts'
-import { FAULTS, type Fault, type FieldError, faultSays } from '../fault.ts'
+import { FAULTS, type Fault, type FieldError, faultSays, isOutage } from '../fault.ts'
 
 /**
  * The one place that turns what went wrong into RFC 9457 problem details. Faults come from their own table; the rows here
@@ -75,39 +75,6 @@ export function problemResponse(
     headers.set('WWW-Authenticate', how.presented ? 'Bearer error="invalid_token"' : 'Bearer')
   return new Response(JSON.stringify(problem), { status: problem.status, headers })
 }
-
-const codesOf = (error: unknown): readonly string[] => {
-  if (typeof error !== 'object' || error === null) return []
-  const own = 'code' in error && typeof error.code === 'string' ? [error.code] : []
-  return [...own, ...('cause' in error ? codesOf(error.cause) : [])]
-}
-
-const UNREACHABLE = new Set([
-  'ECONNREFUSED',
-  'ECONNRESET',
-  'ENOTFOUND',
-  'EPIPE',
-  'ETIMEDOUT',
-  'CONNECT_TIMEOUT',
-  'CONNECTION_CLOSED',
-  'CONNECTION_DESTROYED',
-  'CONNECTION_ENDED',
-  // Too many connections; told to go away; starting up; and conflicts that outlived every retry.
-  '53300',
-  '57P01',
-  '57P02',
-  '57P03',
-  '40001',
-  '40P01',
-  // The database takes no connections, or is not there.
-  '55000',
-  '3D000',
-])
-
-/** Whether the database, rather than the program, is why nothing happened (I19: an outage is never an acceptance). */
-export const isOutage = (error: unknown): boolean =>
-  codesOf(error).some((code) => UNREACHABLE.has(code) || /^(08|53|57|58)\w{3}$/.test(code)) ||
-  (error instanceof Error && /^PGlite is (closed|closing)/.test(error.message))
 
 /** What a client that breaks off is told, if it still listens. */
 export const BROKEN_OFF: Fault = {

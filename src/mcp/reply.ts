@@ -1,5 +1,5 @@
 import type { CallToolResult } from '@modelcontextprotocol/server'
-import { type Fault, type FaultCode, type FieldError, faultSays } from '../fault.ts'
+import { type Fault, type FaultCode, type FieldError, faultSays, isOutage } from '../fault.ts'
 
 /**
  * What a model reads. A refusal is a normal result; a fault is a tool error with a code and, where
@@ -62,8 +62,21 @@ export function faultResult(fault: Fault): CallToolResult {
   })
 }
 
-/** A bug says nothing of itself: its evidence goes to the operator under the same id. */
-export function bugResult(requestId: string): CallToolResult {
+const OUTAGE_RETRY_SECONDS = 2
+
+/**
+ * What was thrown, as a model reads it: that the database is away, or nothing but an id, under which the operator has the
+ * evidence of a bug.
+ */
+export function thrownResult(error: unknown, requestId: string): CallToolResult {
+  if (isOutage(error))
+    return toolError({
+      error: 'unavailable',
+      code: 'unavailable',
+      message: 'The database cannot be reached just now. Look at what you hold, then try again.',
+      retry_after: OUTAGE_RETRY_SECONDS,
+      request_id: requestId,
+    })
   return toolError({
     error: 'server_error',
     code: 'server_error',

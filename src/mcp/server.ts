@@ -12,7 +12,7 @@ import { TOOLS, type ToolName } from '../../schema/tools.ts'
 import type { AgentCaller } from '../callers.ts'
 import { fail, type Result } from '../fault.ts'
 import { fieldErrors } from './arguments.ts'
-import { bugResult, faultResult, toolResult } from './reply.ts'
+import { faultResult, thrownResult, toolResult } from './reply.ts'
 import type { IamTools, ToolExtra } from './tools.ts'
 
 export const REVISIONS = ['2026-07-28', '2025-11-25', '2025-06-18']
@@ -170,7 +170,7 @@ export function serverFactory({ tools, version, onBug }: Serves): (serving: Serv
         const requestId = randomUUID()
         // Nobody is left to answer once the client is gone; giving up the wait is then no bug.
         if (!(extra.signal.aborted && isAbort(error))) onBug(error, requestId)
-        return bugResult(requestId)
+        return thrownResult(error, requestId)
       } finally {
         await sent()
       }

@@ -160,7 +160,14 @@ export async function advanceKeys(
     where status = 'next' and created_at <= to_timestamp(${before}::float8) order by tenant_id, alg`
   const done = []
   for (const { tenant_id: tenantId, alg } of due) {
-    done.push({ tenantId, rotation: await rotateKeys(tx, { tenantId, alg, now }) })
+    const keys = await lockKeys(tx, tenantId, alg)
+    const active = keys.find((key) => key.status === 'active')
+    // Another instance may have finished it before this one had the lock: then there is nothing to begin anew.
+    const next = keys.find((key) => key.status === 'next' && key.created_at <= before)
+    if (active === undefined || next === undefined) continue
+    await activate(tx, { from: active.kid, to: next.kid, now })
+    const rotation: Rotation = { stage: 'activated', kid: next.kid, replaced: active.kid }
+    done.push({ tenantId, rotation })
   }
   await tx.sql`delete from signing_key where status = 'retired'
     and retired_at < to_timestamp(${now - RETIRED_KEY_KEPT_SECONDS}::float8)`

@@ -9,7 +9,7 @@ import {
 import type { AgentCaller, TenantRef } from '../callers.ts'
 import { fail, type Result } from '../fault.ts'
 import { admitCall, callableTools, type Refusal, toolServerExists } from '../flows/call-tool.ts'
-import { bugResult, faultResult, toolError } from '../mcp/reply.ts'
+import { faultResult, thrownResult, toolError } from '../mcp/reply.ts'
 import { createMcpRoute, type McpRoute } from '../mcp/route.ts'
 import { REVISIONS } from '../mcp/server.ts'
 import type { Ctx } from '../ports.ts'
@@ -170,7 +170,7 @@ function serverFor(serving: Serving, onBug: ToolGatewayOptions['onBug']): Server
       if (error instanceof ProtocolError) throw error
       const requestId = randomUUID()
       onBug(error, requestId)
-      return bugResult(requestId)
+      return thrownResult(error, requestId)
     }
   })
   return server

@@ -41,6 +41,11 @@ const ROOMS: Readonly<Record<string, Room>> = {
     packages: ['rate-limiter-flexible'],
   },
   'src/body-bytes.ts': { rooms: [] },
+  'src/database-clock.ts': {
+    rooms: ['src/db', 'src/flows/periodic.ts'],
+    types: ['src/ports.ts'],
+  },
+  'src/drain.ts': { rooms: [], packages: ['node:http', 'node:net'] },
   'src/log.ts': { rooms: [], packages: ['pino'] },
 
   schema: { rooms: ['src/core'], packages: ['zod'] },

@@ -19,7 +19,16 @@ export type Settings = Record<string, string>
 
 /** Without the settings of whoever runs the tests. */
 export const cleanEnv = (settings: Settings): NodeJS.ProcessEnv => {
-  const { DATABASE_URL, LEND_DEMO, PUBLIC_URL, PORT, LEND_DATA, ...rest } = process.env
+  const {
+    DATABASE_URL,
+    DATABASE_DIRECT_URL,
+    REDIS_URL,
+    LEND_DEMO,
+    PUBLIC_URL,
+    PORT,
+    LEND_DATA,
+    ...rest
+  } = process.env
   return { ...rest, ...settings }
 }
 

@@ -1,0 +1,78 @@
+import { join } from 'node:path'
+import { pathToFileURL } from 'node:url'
+import { decodeJwt } from 'jose'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { until } from '../mcp/support/until.ts'
+import { emptyDatabase, postgresIsLeftOut, type Scratch } from '../support/postgres.ts'
+import { freePort, type Server, type Settings, startServer } from '../system/support/server.ts'
+import { type Balancer, startBalancer, via } from './support/balancer.ts'
+import { type Client, clientOf, started } from './support/client.ts'
+
+/** Two processes whose machines' clocks are four hours apart, on one database: it says what time it is. */
+const title = 'two instances whose clocks are two hours ahead and two behind'
+const PRELOAD = pathToFileURL(join(import.meta.dirname, 'support', 'skew.mjs')).href
+const OFF_SECONDS = 7_200
+
+describe.skipIf(postgresIsLeftOut)(
+  postgresIsLeftOut ? `${title} (left out: LEND_TEST_NO_POSTGRES=1)` : title,
+  () => {
+    let scratch: Scratch
+    let balancer: Balancer
+    let client: Client
+    const servers: Server[] = []
+    const ports: number[] = []
+    beforeAll(async () => {
+      scratch = await emptyDatabase()
+      balancer = await startBalancer()
+      const settingsOf = (port: number): Settings => ({
+        PORT: String(port),
+        PUBLIC_URL: balancer.url,
+        DATABASE_URL: scratch.url,
+        LEND_DATA: 'memory',
+      })
+      // The demo's own provider lives by its machine's clock, as somebody else's does: it runs on a third, which is right.
+      for (const skew of [0, OFF_SECONDS, -OFF_SECONDS]) {
+        const port = await freePort()
+        balancer.behind(port)
+        ports.push(port)
+        const off = { NODE_OPTIONS: `--import ${PRELOAD}`, LEND_TEST_SKEW_SECONDS: String(skew) }
+        servers.push(startServer({ ...settingsOf(port), ...(skew === 0 ? {} : off) }))
+        await until(async () => balancer.isReady(port), `${port} is ready`, 60)
+      }
+      client = await clientOf(balancer.url, settingsOf(ports[0] ?? 0))
+    })
+    afterAll(async () => {
+      for (const server of servers) {
+        server.child.kill('SIGKILL')
+        await server.exit
+      }
+      await balancer?.close()
+      await scratch?.drop()
+    })
+
+    test('agree on every token, end and question, and say what is off', async () => {
+      const [, ahead = 0, behind = 0] = ports
+      for (const [here, there] of [
+        [ahead, behind],
+        [behind, ahead],
+      ] as const) {
+        const session = started(await client.start(via(here)))
+        const { iat = 0, exp = 0 } = decodeJwt(session.access_token)
+        expect(Math.abs(iat - Date.now() / 1000)).toBeLessThan(30)
+        expect(exp - iat).toBeLessThanOrEqual(900)
+        // Neither of the future nor over, and no question has run out.
+        const asked = await client.ask(session.access_token, {}, via(there))
+        expect(asked.result?.items).toMatchObject([{ outcome: 'pending' }])
+        const requestId = asked.result?.request_id ?? ''
+        expect((await client.answer(requestId, via(here))).status).toBe(200)
+        const again = await client.reissue(session.refresh_token, via(there))
+        expect(again.body.authorization_details).toMatchObject([{ permission: 'accounts:read' }])
+        const held = await client.ask(again.body.access_token ?? '', {}, via(here))
+        expect(held.result?.items).toMatchObject([{ outcome: 'granted' }])
+        expect((await client.revoke(session.refresh_token, via(there))).status).toBe(200)
+      }
+      for (const server of servers.slice(1))
+        expect(server.output()).toContain('the clocks of this machine and of the database differ')
+    })
+  },
+)
