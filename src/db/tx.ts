@@ -43,6 +43,8 @@ export type Db = {
   readonly listen: (channel: string, onKick: () => void) => Promise<() => Promise<void>>
   readonly kick: (channel: string) => Promise<void>
   readonly close: () => Promise<void>
+  /** What this is one tenant's share of (`shares.ts`); absent: it is the whole. */
+  readonly whole?: Db
   /** Connections for transactions, and how many transactions wait for one. */
   readonly connections: () => Connections
   /** Statements sent so far, for the tests that bound round trips. */

@@ -2,6 +2,7 @@ import type { IncomingMessage } from 'node:http'
 import { type Context, Hono } from 'hono'
 import { PROXY_FAMILIES, type ProxyFamily } from '../../schema/auth-decision.ts'
 import type { Asked, Gateway } from '../gateway/gateway.ts'
+import type { Trace } from '../ports.ts'
 
 /** Node's own request, where the listener hands it in; a test's plain `Request` has none. */
 type Env = { Bindings: { readonly incoming?: IncomingMessage } }
@@ -52,6 +53,18 @@ function isDoubled(raw: readonly string[], once: ReadonlySet<string>): boolean {
   return false
 }
 
+/** The line names the trace that the span is in: the caller's where it came with one, else its own. */
+const traced = (
+  gateway: Pick<Gateway, 'check'>,
+  asked: Asked,
+  of: { readonly trace: Trace; readonly traceparent: string | undefined },
+) =>
+  of.trace.served(`forward-auth ${asked.family}`, of.traceparent, async (span) => {
+    const answered = await gateway.check({ ...asked, traceId: of.trace.ids()?.trace_id ?? null })
+    span.set('http.response.status_code', answered.status)
+    return answered
+  })
+
 /** The request line as it came, where it can be had: a parsed URL has its dots resolved already. */
 function lineOf(c: Context<Env>): string {
   const incoming = c.env?.incoming
@@ -97,10 +110,14 @@ function askedFrom(c: Context<Env>, tenant: string, family: ProxyFamily): Asked 
  * Answers 200, 401 or 403 (404 for an unknown tenant) with an empty body, so that the proxy's connection can be used
  * again. To be mounted before everything else: what others put around a request costs more than the check.
  */
-export function forwardAuthRoutes(gateway: Pick<Gateway, 'check'>): Hono<Env> {
+export function forwardAuthRoutes(gateway: Pick<Gateway, 'check'>, trace?: Trace): Hono<Env> {
   const app = new Hono<Env>()
   const answer = (c: Context<Env>, family: ProxyFamily): Response | Promise<Response> => {
-    const answered = gateway.check(askedFrom(c, c.req.param('tenant') ?? '', family))
+    const asked = askedFrom(c, c.req.param('tenant') ?? '', family)
+    const answered =
+      trace === undefined
+        ? gateway.check(asked)
+        : traced(gateway, asked, { trace, traceparent: c.req.header('traceparent') })
     return answered instanceof Promise
       ? answered.then(({ status, headers }) => new Response(null, { status, headers }))
       : new Response(null, answered)

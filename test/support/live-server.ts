@@ -6,6 +6,7 @@ import type { Client } from '@modelcontextprotocol/sdk/client/index.js'
 import { checkpointKey } from '../../src/checkpoint-key.ts'
 import type { TenantId } from '../../src/core/vocabulary.ts'
 import { openEmbedded, openServer } from '../../src/db/open.ts'
+import { tracedDb } from '../../src/db/traced.ts'
 import type { Db, SqlValue } from '../../src/db/tx.ts'
 import type { DEMO_CLIENTS } from '../../src/demo/idp/provider.ts'
 import type { DemoSecrets } from '../../src/demo/secrets.ts'
@@ -20,7 +21,7 @@ import { systemIds } from '../../src/ids.ts'
 import { startJobs } from '../../src/jobs.ts'
 import { createNotify } from '../../src/notify.ts'
 import type { Metrics } from '../../src/ops/metrics.ts'
-import type { Ctx, Rates, Vault } from '../../src/ports.ts'
+import type { Ctx, Rates, Trace, Vault } from '../../src/ports.ts'
 import { createKeyStore } from '../../src/tokens/keys.ts'
 import type { ToolGatewayLimits } from '../../src/tool-gateway/gateway.ts'
 import { openVault } from '../../src/vault.ts'
@@ -55,6 +56,8 @@ export type ServeOptions = {
   readonly metrics?: Metrics
   /** Seals credentials; one of this instance's own by default. */
   readonly vault?: Vault
+  /** Traces, told to a collector of the test's. */
+  readonly trace?: Trace
   /** What clients may take of the server; the product's own by default. */
   readonly bounds?: Partial<ServerBounds>
   /** How often; without limits by default. Clients are then told apart by the connection's address. */
@@ -252,7 +255,8 @@ export async function serveLend(options: ServeOptions = {}): Promise<LiveServer>
   )
   const origin = `http://localhost:${port}`
   const publicUrl = options.publicUrl ?? origin
-  const db = database === 'embedded' ? await openEmbedded(null) : await openServer(database)
+  const raw = database === 'embedded' ? await openEmbedded(null) : await openServer(database)
+  const db = options.trace === undefined ? raw : tracedDb(raw, options.trace)
   const bugs: { error: unknown; requestId: string | undefined }[] = []
   const onBug = (error: unknown, requestId?: string) => void bugs.push({ error, requestId })
   const notify = await createNotify(db, onBug)
@@ -269,6 +273,7 @@ export async function serveLend(options: ServeOptions = {}): Promise<LiveServer>
     stopping: stopping.signal,
     vault,
     ...(options.metrics === undefined ? {} : { observe: options.metrics.observe }),
+    ...(options.trace === undefined ? {} : { trace: options.trace }),
     ...(options.rates === undefined ? {} : { rates: options.rates(db) }),
   }
   const keys = createKeyStore({ db, clock })
