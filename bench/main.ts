@@ -6,6 +6,7 @@ import type { Options } from './options.ts'
 import { writeReport } from './report.ts'
 import { b1 } from './rows/b1.ts'
 import { costOf, costs } from './rows/cost.ts'
+import { f1 } from './rows/f1.ts'
 import { g1 } from './rows/g1.ts'
 import { g2 } from './rows/g2.ts'
 import { g3 } from './rows/g3.ts'
@@ -40,6 +41,7 @@ const ROWS: Readonly<Record<string, (options: Options) => Promise<readonly Row[]
   G4: g4,
   G6: g6,
   R1: r1,
+  F1: f1,
   B1: b1,
   P1: p1,
   P2: p2,

@@ -29,6 +29,12 @@ export type Config = {
   readonly rates: Readonly<Record<RateLimit, number>>
   /** Addresses and networks of the proxies in front, whose `X-Forwarded-For` is believed. */
   readonly trustedProxies: readonly string[]
+  /** The OpenTelemetry collector that traces are sent to; null: there are none. */
+  readonly otlpEndpoint: string | null
+  /** Who is told when a state of the deployment changes; null: nobody. */
+  readonly alerts: { readonly webhook: string; readonly secret: string | null } | null
+  /** What traces and alerts call this deployment. */
+  readonly deployment: string
   /** Where metrics are served, apart from everything else; null: nowhere. */
   readonly metrics: { readonly host: string; readonly port: number } | null
   /** How long connections are still taken after SIGTERM, for balancers to notice. */
@@ -182,6 +188,42 @@ function secretKeysOf(text: string | undefined): readonly SecretKey[] | null {
   return keys
 }
 
+function httpUrlOf(env: NodeJS.ProcessEnv, name: string, example: string): string | null {
+  const text = env[name]
+  if (text === undefined || text === '') return null
+  const url = URL.canParse(text) ? new URL(text) : null
+  // What was typed may hold a credential: it is not shown.
+  if (url === null || !['http:', 'https:'].includes(url.protocol) || url.username !== '')
+    throw new BadSetting(
+      name,
+      `must be an http or https URL without a name and password, as in ${example}`,
+    )
+  return text
+}
+
+/** The secret as Standard Webhooks writes it, so that any of its libraries can check what is signed with it. */
+function alertsOf(env: NodeJS.ProcessEnv): Config['alerts'] {
+  const webhook = httpUrlOf(env, 'LEND_ALERT_WEBHOOK', 'https://alerts.example/lend')
+  const secret = env.LEND_ALERT_SECRET || null
+  const [, base64 = ''] = /^whsec_([A-Za-z0-9+/]+={0,2})$/.exec(secret ?? '') ?? []
+  const bytes = Buffer.from(base64, 'base64').byteLength
+  if (secret !== null && (bytes < 24 || bytes > 64))
+    throw new BadSetting('LEND_ALERT_SECRET', 'must be whsec_ and 24 to 64 bytes in base64')
+  if (secret !== null && webhook === null)
+    throw new BadSetting('LEND_ALERT_SECRET', 'signs nothing without LEND_ALERT_WEBHOOK')
+  return webhook === null ? null : { webhook, secret }
+}
+
+function deploymentOf(text: string | undefined, url: URL): string {
+  if (text === undefined || text === '') return url.hostname
+  if (!/^[A-Za-z0-9._-]{1,64}$/.test(text))
+    throw new BadSetting(
+      'LEND_DEPLOYMENT',
+      'must be at most 64 letters, digits, dots, dashes and underscores, as in production-eu',
+    )
+  return text
+}
+
 /** Generous: what one well-behaved caller never reaches, and one that has gone wrong does within seconds. */
 const RATES_A_MINUTE: Config['rates'] = {
   client: 120_000,
@@ -254,6 +296,9 @@ export function configFrom(env: NodeJS.ProcessEnv, cwd: string): Config {
     secretKeys: secretKeysOf(env.LEND_SECRET_KEYS),
     rates: ratesOf(env.LEND_RATE_LIMITS),
     trustedProxies: trustedProxiesOf(env.LEND_TRUSTED_PROXIES),
+    otlpEndpoint: httpUrlOf(env, 'OTEL_EXPORTER_OTLP_ENDPOINT', 'http://localhost:4318'),
+    alerts: alertsOf(env),
+    deployment: deploymentOf(env.LEND_DEPLOYMENT, url),
     metrics: metricsOf(env, port),
     drainSeconds: drainOf(env.LEND_DRAIN_SECONDS, loopback),
     loopbackOnly: loopback,

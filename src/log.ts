@@ -33,11 +33,17 @@ export function errorFields(error: unknown, depth = 0): object {
 }
 
 /** JSON lines. Tokens, secrets and the parameters of statements never get in. */
-export const createLog = (level: string, destination?: pino.DestinationStream): pino.Logger =>
+export const createLog = (
+  level: string,
+  destination?: pino.DestinationStream,
+  /** What every line says beside its own: of which trace it is. */
+  also: () => object = () => ({}),
+): pino.Logger =>
   pino(
     {
       level,
       base: null,
+      mixin: also,
       serializers: { err: errorFields },
       redact: [
         '*.token',

@@ -8,31 +8,37 @@ import { removeRunFile, writeRunFile } from './cli/run-file.ts'
 import { BadSetting, type Config, configFrom } from './config.ts'
 import { databaseClock } from './database-clock.ts'
 import { openEmbedded, openServer } from './db/open.ts'
+import { tracedDb } from './db/traced.ts'
 import { type Db, withRead } from './db/tx.ts'
 import { doorRoutes } from './demo/door.ts'
 import { startDemo } from './demo/start.ts'
 import { afterDemoSignIn, demoWebConfig } from './demo/world.ts'
 import { createDrain, type Drain } from './drain.ts'
-import { startGateway } from './gateway/gateway.ts'
+import type { Job } from './flows/periodic.ts'
+import { type Gateway, startGateway } from './gateway/gateway.ts'
 import { createApp } from './http/app.ts'
 import { boundedServer } from './http/bounded-server.ts'
 import { clientAddress } from './http/client-address.ts'
 import { forwardAuthListener } from './http/forward-auth.ts'
-import { createUserTokenVerifier } from './identity/login.ts'
+import { guardedFetch } from './identity/fetch-guard.ts'
+import { createUserTokenVerifier, type UserTokenVerifier } from './identity/login.ts'
 import { systemClock, systemIds } from './ids.ts'
 import { startJobs } from './jobs.ts'
 import { createLog } from './log.ts'
 import { createNotify } from './notify.ts'
+import { startAlerts } from './ops/alerts.ts'
 import { createMetrics, type Metrics } from './ops/metrics.ts'
 import { serveMetrics } from './ops/serve.ts'
 import type { Ctx } from './ports.ts'
 import { createRates } from './rates.ts'
 import { createKeyStore } from './tokens/keys.ts'
+import type { Tracing } from './tracing.ts'
 import { openVault } from './vault.ts'
 
 /** The only place that reads the environment and wires the parts together. */
 
-const log = createLog(process.env.LEND_LOG ?? 'info')
+let tracing: Tracing | null = null
+const log = createLog(process.env.LEND_LOG ?? 'info', undefined, () => tracing?.ids() ?? {})
 
 /** Tells how long each stage of the start took: in words to a person at a terminal, as JSON to a log. */
 function stages() {
@@ -71,13 +77,23 @@ async function refuseDemoData(config: Config, db: Db): Promise<void> {
   )
 }
 
+/** Nothing of it is loaded where no collector is named. */
+async function openTracing({ otlpEndpoint, deployment }: Config): Promise<Tracing | null> {
+  if (otlpEndpoint === null) return null
+  const { createTracing } = await import('./tracing.ts')
+  return createTracing(otlpEndpoint, deployment)
+}
+
+const whichDatabase = ({ databaseUrl, dataDir }: Config): string =>
+  databaseUrl === null ? `embedded, ${dataDir ?? 'in memory only'}` : 'Postgres server'
+
 async function openDatabase(config: Config): Promise<Db> {
   const { databaseUrl, databaseDirectUrl, dataDir } = config
   const db = await (databaseUrl === null
     ? openEmbedded(dataDir)
     : openServer(databaseUrl, databaseDirectUrl))
   await refuseDemoData(config, db)
-  return db
+  return tracing === null ? db : tracedDb(db, tracing)
 }
 
 function listen(
@@ -157,6 +173,7 @@ function contextOf(
     vault: openVault(config),
     rates: createRates({ aMinute: config.rates, db, ...observed }),
     ...observed,
+    ...(tracing === null ? {} : { trace: tracing }),
   }
 }
 
@@ -179,6 +196,26 @@ async function startCounting(
   }
 }
 
+/** The webhook is the operator's own setting: it may be in a private network, unlike what others choose. */
+function startTelling(
+  config: Config,
+  of: {
+    readonly ctx: Ctx
+    readonly gateway: Pick<Gateway, 'isFresh' | 'counts'>
+    readonly verifier: UserTokenVerifier
+    readonly onBug: (error: unknown) => void
+  },
+): Job | null {
+  if (config.alerts === null) return null
+  const send = guardedFetch({ allowPrivate: true, timeoutMillis: 5_000, maxBytes: 64 * 1024 })
+  const { ctx, gateway, verifier, onBug } = of
+  return startAlerts({
+    ...{ ctx, gateway, onBug, send, ...config.alerts },
+    unreachable: () => verifier.unreachable?.() ?? [],
+    deployment: config.deployment,
+  })
+}
+
 /** Whoever waits for somebody listens to it: as many as there are, and none that leaks. */
 function createDraining(): AbortController {
   const draining = new AbortController()
@@ -189,12 +226,9 @@ function createDraining(): AbortController {
 async function main(): Promise<void> {
   const config = configFrom(process.env, process.cwd())
   const stage = stages()
+  tracing = await openTracing(config)
   const db = await openDatabase(config)
-  stage(
-    config.databaseUrl === null
-      ? `database ready (embedded, ${config.dataDir ?? 'in memory only'})`
-      : 'database ready (Postgres server)',
-  )
+  stage(`database ready (${whichDatabase(config)})`)
   const onBug = (error: unknown, requestId?: string) =>
     log.error({ err: error, request_id: requestId }, 'bug')
   const clock = await databaseClock(db, systemClock, { note: warned })
@@ -234,12 +268,13 @@ async function main(): Promise<void> {
   if (demo) stage('demo world ready')
   const { activityMonths: keptMonths } = config
   const jobs = await startJobs(ctx, { checkpointKey: signingKey, keptMonths }, onBug)
+  const telling = startTelling(config, { ctx, gateway, verifier, onBug })
   const counting = await startCounting(config, metrics, {
     ctx,
     gateway,
     ready: () => ready && gateway.ready(),
   })
-  const before = [forwardAuthListener(gateway), ...(demo === null ? [] : [demo.handle])]
+  const before = [forwardAuthListener(gateway, ctx.trace), ...(demo === null ? [] : [demo.handle])]
   const drain = createDrain()
   const servers = await serve(config, serverOf(getRequestListener(app.fetch), before, drain))
   writeRunFile(config, {
@@ -264,10 +299,12 @@ async function main(): Promise<void> {
     },
     graceMillis: config.drainSeconds * 1000,
     close: async () => {
-      await Promise.all([jobs.stop(), gateway.stop(), counting.stop(), clock.stop()])
+      const stopped = [jobs, gateway, counting, clock, ...(telling === null ? [] : [telling])]
+      await Promise.all(stopped.map((one) => one.stop()))
       removeRunFile(config)
       await notify.stop()
       await db.close()
+      await tracing?.stop()
     },
   })
 }

@@ -116,6 +116,27 @@ export type Rates = {
   readonly look: (limit: RateLimit, key: string) => Promise<number | null>
 }
 
+export type Span = { readonly set: (name: string, value: string | number) => void }
+
+/** Traces for operators (`src/tracing.ts`). Nothing in them is anybody's: no token, no statement's value, nobody's id. */
+export type Trace = {
+  /** A request that is served here, as part of the caller's trace where `traceparent` (W3C Trace Context) names one. */
+  readonly served: <T>(
+    name: string,
+    traceparent: string | undefined,
+    body: (span: Span) => Promise<T>,
+  ) => Promise<T>
+  /** A part of what is under way. */
+  readonly span: <T>(name: string, body: (span: Span) => Promise<T>) => Promise<T>
+  /** A call of a program that is not ours: a trace of its own, so that nothing of the caller's goes along, linked from here. */
+  readonly outgoing: <T>(
+    name: string,
+    body: (headers: Readonly<Record<string, string>>) => Promise<T>,
+  ) => Promise<T>
+  /** Of what is under way, for log lines. */
+  readonly ids: () => { readonly trace_id: string; readonly span_id: string } | null
+}
+
 /** What every flow is given. */
 export type Ctx = {
   readonly db: Db
@@ -130,6 +151,8 @@ export type Ctx = {
   readonly vault?: Vault
   /** Absent: nobody counts. */
   readonly observe?: Observe
+  /** Absent: nobody traces. */
+  readonly trace?: Trace
   /** Absent: as often as anybody likes. */
   readonly rates?: Rates
 }

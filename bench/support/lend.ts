@@ -28,7 +28,9 @@ export type Credentials = {
 export type Lend = Child & {
   readonly port: number
   readonly origin: string
-  readonly credentials: () => Promise<Credentials>
+  readonly credentials: (tenant?: string) => Promise<Credentials>
+  /** What `npx lend …` prints. */
+  readonly cli: (...args: readonly string[]) => Promise<string>
 }
 
 async function answers(origin: string, child: Child, everyMillis: number): Promise<void> {
@@ -67,18 +69,20 @@ export async function startLend(of: {
   const child = startNode([...flags, join(root, 'dist', 'src', 'main.js')], settings)
   const origin = `http://localhost:${port}`
   await answers(origin, child, 10)
+  const cli = async (...args: readonly string[]): Promise<string> => {
+    const { stdout } = await run(process.execPath, [join(root, 'bin', 'lend.js'), ...args], {
+      cwd: root,
+      env: { PATH: process.env.PATH, ...settings },
+    })
+    return stdout
+  }
   return {
     ...child,
     port,
     origin,
-    credentials: async () => {
-      const { stdout } = await run(
-        process.execPath,
-        [join(root, 'bin', 'lend.js'), 'demo-credentials'],
-        { cwd: root, env: { PATH: process.env.PATH, ...settings } },
-      )
-      return JSON.parse(stdout)
-    },
+    cli,
+    credentials: async (tenant = 'acme') =>
+      JSON.parse(await cli('demo-credentials', '--tenant', tenant)),
   }
 }
 

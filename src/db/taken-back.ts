@@ -24,7 +24,7 @@ export function onTakenBack(db: Db, hears: Hears): () => void {
 
 /** After the commit of a transaction. */
 export async function tellTakenBack(db: Db, tx: Tx): Promise<void> {
-  const all = hearing.get(db)
+  const all = hearing.get(db.whole ?? db)
   if (all === undefined || all.size === 0 || !taking.has(tx)) return
   let late: NodeJS.Timeout | undefined
   const enough = new Promise((resolve) => {

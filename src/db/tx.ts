@@ -47,6 +47,8 @@ export type Db = {
   /** The same for fixed statements that find their rows by key: planned once, for any value. See `Planned`. */
   readonly aloneOnce: Tx
   readonly close: () => Promise<void>
+  /** What this is one tenant's share of (`shares.ts`); absent: it is the whole. */
+  readonly whole?: Db
   /** Connections for transactions, and how many transactions wait for one. */
   readonly connections: () => Connections
   /** Statements sent so far, for the tests that bound round trips. */

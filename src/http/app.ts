@@ -1,8 +1,9 @@
 import { getConnInfo } from '@hono/node-server/conninfo'
-import { type Context, Hono } from 'hono'
+import { type Context, Hono, type MiddlewareHandler } from 'hono'
 import { BodyBroken } from '../body-bytes.ts'
 import type { TenantRef } from '../callers.ts'
 import { databaseAnswers } from '../db/operators.ts'
+import { tenantCtx } from '../db/shares.ts'
 import { findTenant } from '../db/tenants.ts'
 import { withRead } from '../db/tx.ts'
 import { isOutage } from '../fault.ts'
@@ -10,7 +11,7 @@ import type { Gateway } from '../gateway/gateway.ts'
 import { userCallerFrom } from '../identity/people.ts'
 import { createMcpEndpoint } from '../mcp/endpoint.ts'
 import { iamTools } from '../mcp/iam-tools.ts'
-import { toolGatewayUrlOf } from '../ports.ts'
+import { type Trace, toolGatewayUrlOf } from '../ports.ts'
 import { JWKS_MAX_AGE_SECONDS } from '../tokens/keys.ts'
 import { createToolGateway, type ToolGatewayLimits } from '../tool-gateway/gateway.ts'
 import { authzenRoutes } from './authzen.ts'
@@ -73,6 +74,20 @@ function tenantFinder(deps: AppDeps) {
   }
 }
 
+/** One span a request, named by its door: an address may hold anything. */
+const tracedBy =
+  (trace: Trace): MiddlewareHandler<Env> =>
+  (c, next) => {
+    const { method } = c.req
+    const door = doorOf(c.req.path)
+    return trace.served(`${method} ${door}`, c.req.header('traceparent'), async (span) => {
+      span.set('http.request.method', method)
+      span.set('lend.door', door)
+      await next()
+      span.set('http.response.status_code', c.res.status)
+    })
+  }
+
 /** A test's plain `Request` has no connection. */
 const peerOf = (c: Context<Env>): string | undefined => {
   const bindings: { readonly incoming?: unknown } = c.env ?? {}
@@ -118,9 +133,12 @@ function health(app: Hono<Env>, deps: AppDeps): void {
 
 function tenantRoutes(app: Hono<Env>, deps: AppDeps): void {
   const { ctx, keys } = deps
-  app.post('/t/:tenant/oauth/token', (c) => tokenEndpoint(deps, c.var.tenant, c.req.raw))
-  app.post('/t/:tenant/oauth/introspect', (c) => introspectEndpoint(deps, c.var.tenant, c.req.raw))
-  app.post('/t/:tenant/oauth/revoke', (c) => revokeEndpoint(deps, c.var.tenant, c.req.raw))
+  const own = (c: Context<Env>): OAuthDeps => ({ ...deps, ctx: tenantCtx(ctx, c.var.tenant) })
+  app.post('/t/:tenant/oauth/token', (c) => tokenEndpoint(own(c), c.var.tenant, c.req.raw))
+  app.post('/t/:tenant/oauth/introspect', (c) =>
+    introspectEndpoint(own(c), c.var.tenant, c.req.raw),
+  )
+  app.post('/t/:tenant/oauth/revoke', (c) => revokeEndpoint(own(c), c.var.tenant, c.req.raw))
   app.get('/t/:tenant/oauth/jwks', async (c) =>
     c.json(await keys.jwks(c.var.tenant.id), 200, {
       'cache-control': `public, max-age=${JWKS_MAX_AGE_SECONDS}`,
@@ -165,7 +183,8 @@ function toolGatewayRoutes(app: Hono<Env>, deps: AppDeps): void {
 export function createApp(deps: AppDeps): Hono<Env> {
   const app = new Hono<Env>()
   // Before all that follows: it answers by itself, from memory.
-  if (deps.gateway !== undefined) app.route('/', forwardAuthRoutes(deps.gateway))
+  if (deps.gateway !== undefined) app.route('/', forwardAuthRoutes(deps.gateway, deps.ctx.trace))
+  if (deps.ctx.trace !== undefined) app.use(tracedBy(deps.ctx.trace))
   const find = tenantFinder(deps)
   const noise = unauthenticatedNoise(deps)
   const named = async (c: Context<Env>, next: () => Promise<void>) => {

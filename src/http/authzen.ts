@@ -1,5 +1,6 @@
 import { type Context, Hono } from 'hono'
 import type { EnforcementCaller, TenantRef } from '../callers.ts'
+import { tenantCtx } from '../db/shares.ts'
 import { type Fault, fail, faultSays, ok, type Result } from '../fault.ts'
 import { DENIED, type Decision, evaluateAccess, type Verify } from '../flows/evaluate-access.ts'
 import {
@@ -191,10 +192,10 @@ async function answer(
   c: Context<Env>,
   how: { readonly requestId: string; readonly ask: (asking: Asking) => Promise<Answered> },
 ): Promise<Response> {
-  const { ctx } = deps
   const tenant = await deps.findTenant(c.req.param('tenant') ?? '')
   if (tenant === null)
     return refusal({ code: 'not_found', detail: 'No such organisation.' }, how.requestId)
+  const ctx = tenantCtx(deps.ctx, tenant)
   const caller = await callerOf(deps, tenant, c.req.raw)
   if (!caller.ok) return refusal(caller.fault, how.requestId)
   const read = await bodyOf(c.req.raw)

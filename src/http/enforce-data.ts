@@ -1,6 +1,7 @@
 import { Hono } from 'hono'
 import { z } from 'zod'
 import { ACCESS } from '../core/vocabulary.ts'
+import { tenantCtx } from '../db/shares.ts'
 import { DATA_REASONS, type DataAccess, dataAccess } from '../flows/data-access.ts'
 import { jsonObject } from '../tokens/compact.ts'
 import type { AuthZenDeps } from './authzen.ts'
@@ -69,7 +70,8 @@ async function answer(deps: AuthZenDeps, request: Request, slug: string, request
   const { token, ...asked } = parsed.data
   const verified = claimsOfAny(deps, tenant, token, caller.value.resources)
   const sessionId = sessionIn(token)
-  const access = await dataAccess(deps.ctx, caller.value, { ...asked, verified, sessionId })
+  const ctx = tenantCtx(deps.ctx, tenant)
+  const access = await dataAccess(ctx, caller.value, { ...asked, verified, sessionId })
   return Response.json(view(access, asked), { headers: { 'cache-control': 'no-store' } })
 }
 

@@ -2,6 +2,7 @@ import { type Context, Hono } from 'hono'
 import { z } from 'zod'
 import type { EnforcementCaller, TenantRef } from '../callers.ts'
 import { RESOURCE_LENGTH_MAX } from '../core/limits.ts'
+import { tenantCtx } from '../db/shares.ts'
 import { fail, ok, type Result } from '../fault.ts'
 import { reportCalls } from '../flows/report-calls.ts'
 import { type Ctx, issuerOf } from '../ports.ts'
@@ -112,7 +113,7 @@ async function calls(deps: EnforceDeps, c: Context<Env>, requestId: string): Pro
     const errors = [{ path: 'Idempotency-Key', message }]
     return refusal({ code: 'request_malformed', errors }, requestId)
   }
-  const reported = await reportCalls(deps.ctx, caller.value, {
+  const reported = await reportCalls(tenantCtx(deps.ctx, tenant), caller.value, {
     calls: parsed.data.calls.map((one) => ({
       at: Date.parse(one.at) / 1000,
       sessionId: one.session_id,

@@ -4,6 +4,7 @@ import { type Context, Hono } from 'hono'
 import { PROXY_FAMILIES, type ProxyFamily } from '../../schema/auth-decision.ts'
 import { assert } from '../core/assert.ts'
 import type { Answered, Asked, Gateway } from '../gateway/gateway.ts'
+import type { Trace } from '../ports.ts'
 
 /** Node's own request, where the listener hands it in; a test's plain `Request` has none. */
 type Env = { Bindings: { readonly incoming?: IncomingMessage } }
@@ -96,6 +97,17 @@ function headersIn(raw: readonly string[], family: ProxyFamily): Headers {
   return read
 }
 
+/** The line names the trace that the span is in: the caller's where it came with one, else its own. */
+const traced = (gateway: Pick<Gateway, 'check'>, trace: Trace, seen: Seen): Promise<Answered> => {
+  const { traceparent } = headersIn(seen.raw, seen.family)
+  return trace.served(`forward-auth ${seen.family}`, traceparent, async (span) => {
+    const traceId = trace.ids()?.trace_id ?? null
+    const answered = await gateway.check({ ...askedFrom(seen), traceId })
+    span.set('http.response.status_code', answered.status)
+    return answered
+  })
+}
+
 type Seen = {
   readonly tenant: string
   readonly family: ProxyFamily
@@ -149,7 +161,7 @@ const ADDRESS =
  * is being answered. Addresses in any other spelling are left to `forwardAuthRoutes`.
  */
 export const forwardAuthListener =
-  (gateway: Pick<Gateway, 'check'>) =>
+  (gateway: Pick<Gateway, 'check'>, trace?: Trace) =>
   (req: IncomingMessage, res: ServerResponse): boolean => {
     const { method = '', rawHeaders: raw, url: line = '' } = req
     const [, tenant, other, envoy] = ADDRESS.exec(line) ?? []
@@ -158,7 +170,9 @@ export const forwardAuthListener =
     const reply = ({ status, headers }: Answered): void => {
       res.writeHead(status, headers).end()
     }
-    const answered = gateway.check(askedFrom({ tenant, family, method, line, raw }))
+    const seen = { tenant, family, method, line, raw }
+    const answered =
+      trace === undefined ? gateway.check(askedFrom(seen)) : traced(gateway, trace, seen)
     // Those of one turn are written together, so that whoever waits is woken once for all.
     if (answered instanceof Promise) void answered.then((one) => setImmediate(reply, one))
     else reply(answered)
@@ -166,10 +180,13 @@ export const forwardAuthListener =
   }
 
 /** The same for any spelling of the address, and where there is no server of Node's. */
-export function forwardAuthRoutes(gateway: Pick<Gateway, 'check'>): Hono<Env> {
+export function forwardAuthRoutes(gateway: Pick<Gateway, 'check'>, trace?: Trace): Hono<Env> {
   const app = new Hono<Env>()
   const answer = async (c: Context<Env>, family: ProxyFamily): Promise<Response> => {
-    const { status, headers } = await gateway.check(askedFrom(seenIn(c, family)))
+    const seen = seenIn(c, family)
+    const { status, headers } = await (trace === undefined
+      ? gateway.check(askedFrom(seen))
+      : traced(gateway, trace, seen))
     return new Response(null, { status, headers })
   }
   for (const family of PROXY_FAMILIES)

@@ -62,6 +62,8 @@ export type UserTokenVerifier = {
   readonly checkIssuer: (
     source: Pick<Provider, 'issuer' | 'privateNetwork'>,
   ) => Promise<Result<true>>
+  /** Issuers that did not answer when they were last asked; absent: nobody remembers. */
+  readonly unreachable?: () => readonly string[]
 }
 
 const TOKEN_CHARACTERS_MAX = 16 * 1024
@@ -177,7 +179,7 @@ export function createUserTokenVerifier(options: {
     }
   }
 
-  return { verify, checkIssuer }
+  return { verify, checkIssuer, unreachable: keys.unreachable }
 }
 
 /**

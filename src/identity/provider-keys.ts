@@ -20,6 +20,8 @@ export const KEYS_AGE_MILLIS_MAX = 10 * 60_000
 export const UNKNOWN_KID_COOLDOWN_MILLIS = 30_000
 /** A provider that did not answer is left alone this long. */
 export const FAILURE_COOLDOWN_MILLIS = 5_000
+/** How long a failure is told of that nobody has looked at again. */
+const TOLD_MILLIS = 10 * 60_000
 
 export type KeySource = { readonly issuer: string; readonly privateNetwork: boolean }
 
@@ -39,6 +41,8 @@ export type ProviderKeys = {
   readonly keysOf: (source: KeySource) => JWTVerifyGetKey
   /** Asks the provider now, past all caches. Throws `ProviderUnavailable`. */
   readonly probe: (source: KeySource) => Promise<void>
+  /** Issuers that did not answer when they were last asked, within the last ten minutes. */
+  readonly unreachable: () => readonly string[]
 }
 
 type KeyResolver = ReturnType<typeof createLocalJWKSet>
@@ -116,7 +120,12 @@ export function createProviderKeys(
     await load(source, entry)
   }
 
-  return { keysOf, probe }
+  const unreachable = (): readonly string[] =>
+    [...entries]
+      .filter(([, { failedAt }]) => failedAt !== null && isYounger(clock, failedAt, TOLD_MILLIS))
+      .map(([name]) => name.slice(name.indexOf(' ') + 1))
+
+  return { keysOf, probe, unreachable }
 }
 
 /** A clock that was set back makes everything old, never young for ever. */

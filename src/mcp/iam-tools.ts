@@ -2,6 +2,7 @@ import type { GrantView, ItemOutcome, PendingView } from '../../schema/tools.ts'
 import type { AgentCaller } from '../callers.ts'
 import { type DecisionReason, rowOf } from '../core/reason.ts'
 import type { GrantId, Item } from '../core/vocabulary.ts'
+import { tenantCtx } from '../db/shares.ts'
 import type { GrantRow, PendingRow } from '../db/tree.ts'
 import { ok, type Result } from '../fault.ts'
 import { awaitAnswer } from '../flows/await-answer.ts'
@@ -143,7 +144,21 @@ const myAccessTool =
   }
 
 /** The seven tools over their flows (SPEC section 7). What a model sees never holds a token (I18). */
-export const iamTools = (ctx: Ctx): IamTools => ({
+export function iamTools(ctx: Ctx): IamTools {
+  const of = ({ tenant }: AgentCaller): IamTools => toolsOn(tenantCtx(ctx, tenant))
+  return {
+    'iam.request_access': (caller, ...call) => of(caller)['iam.request_access'](caller, ...call),
+    'iam.my_access': (caller, ...call) => of(caller)['iam.my_access'](caller, ...call),
+    'iam.describe_permissions': (caller, ...call) =>
+      of(caller)['iam.describe_permissions'](caller, ...call),
+    'iam.explain': (caller, ...call) => of(caller)['iam.explain'](caller, ...call),
+    'iam.start_subagent': (caller, ...call) => of(caller)['iam.start_subagent'](caller, ...call),
+    'iam.release_access': (caller, ...call) => of(caller)['iam.release_access'](caller, ...call),
+    'iam.end_session': (caller, ...call) => of(caller)['iam.end_session'](caller, ...call),
+  }
+}
+
+const toolsOn = (ctx: Ctx): IamTools => ({
   'iam.request_access': requestTool(ctx),
   'iam.my_access': myAccessTool(ctx),
   'iam.describe_permissions': async (caller, args) => {

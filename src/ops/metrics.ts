@@ -1,6 +1,7 @@
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client'
 import { AUTH_REASONS, type AuthReason } from '../../schema/auth-decision.ts'
 import { type DeploymentCounts, deploymentCounts, inTime } from '../db/operators.ts'
+import { waitingForShares } from '../db/shares.ts'
 import { withRead } from '../db/tx.ts'
 import { RE_EVALUATE_JOB } from '../flows/re-evaluate.ts'
 import type { Gateway } from '../gateway/gateway.ts'
@@ -174,7 +175,13 @@ function instanceMetrics(registry: Registry) {
     help: 'Transactions that wait for a connection',
     registers,
   })
+  const held = new Gauge({
+    name: 'lend_tenant_queue',
+    help: 'Transactions that wait since their tenant has its share of the connections',
+    registers,
+  })
   return ({ ctx, ready: isReady }: Watched): void => {
+    held.set(waitingForShares(ctx.db))
     const { open, busy, waiting: queue, most } = ctx.db.connections()
     ready.set(isReady() ? 1 : 0)
     connections.set({ state: 'busy' }, busy)

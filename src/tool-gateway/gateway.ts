@@ -7,6 +7,7 @@ import {
   type Tool,
 } from '@modelcontextprotocol/server'
 import type { AgentCaller, TenantRef } from '../callers.ts'
+import { tenantCtx } from '../db/shares.ts'
 import { fail, type Result } from '../fault.ts'
 import { admitCall, callableTools, type Refusal, toolServerExists } from '../flows/call-tool.ts'
 import { faultResult, thrownResult, toolError } from '../mcp/reply.ts'
@@ -102,6 +103,13 @@ type Serving = {
   readonly bounds: { readonly timeoutMillis: number; readonly maxBytes: number }
 }
 
+/** Nothing of the caller's goes to a tool server (SPEC section 9), its trace included: a new one does. */
+const outgoing = <T>(
+  { trace }: Ctx,
+  name: string,
+  body: (headers: Readonly<Record<string, string>>) => Promise<T>,
+): Promise<T> => (trace === undefined ? body({}) : trace.outgoing(name, body))
+
 async function listed(
   { ctx, caller, name, bounds }: Serving,
   signal: AbortSignal,
@@ -112,7 +120,9 @@ async function listed(
   // Nothing may be called, so there is nothing to ask the server for.
   if (upstream === null) return []
   try {
-    const tools = await listUpstreamTools(upstream, bounds, signal)
+    const tools = await outgoing(ctx, 'list tools', (headers) =>
+      listUpstreamTools(upstream, { ...bounds, headers }, signal),
+    )
     return tools.filter((tool) => mayCall(tool.name)).map((tool) => shown(tool as Tool))
   } catch (error) {
     if (!(error instanceof UpstreamFailed)) throw error
@@ -138,11 +148,9 @@ async function called(
     throw new ProtocolError(ProtocolErrorCode.InvalidParams, 'Unknown tool')
   if (value.as === 'refused') return refusal(value.verdict)
   try {
-    const result = await callUpstreamTool(value.upstream, bounds, {
-      name: tool,
-      args,
-      signal,
-    })
+    const result = await outgoing(ctx, 'call tool', (headers) =>
+      callUpstreamTool(value.upstream, { ...bounds, headers }, { name: tool, args, signal }),
+    )
     return result as CallToolResult
   } catch (error) {
     if (!(error instanceof UpstreamFailed)) throw error
@@ -197,7 +205,7 @@ export function createToolGateway(options: ToolGatewayOptions): McpRoute<ToolSer
       return exists ? caller : fail('not_found', { detail: 'No such tool server here.' })
     },
     serverOf: (caller, _request, { server: name }) =>
-      serverFor({ ctx, caller, name, bounds }, onBug),
+      serverFor({ ctx: tenantCtx(ctx, caller.tenant), caller, name, bounds }, onBug),
     onBug,
   })
 }

@@ -24,6 +24,8 @@ export type UpstreamBounds = {
   readonly timeoutMillis: number
   /** Of each answer. */
   readonly maxBytes: number
+  /** What goes along that is Lend's own: a trace that begins here. */
+  readonly headers?: Readonly<Record<string, string>>
 }
 
 export type UpstreamProblem =
@@ -124,7 +126,12 @@ async function converse<T>(
   const { credential } = upstream
   const transport = new StreamableHTTPClientTransport(new URL(upstream.url), {
     fetch: fetchFor(upstream, bounds, until),
-    requestInit: { headers: credential === null ? {} : { [credential.header]: credential.value } },
+    requestInit: {
+      headers: {
+        ...bounds.headers,
+        ...(credential === null ? {} : { [credential.header]: credential.value }),
+      },
+    },
     reconnectionOptions: {
       maxRetries: 0,
       initialReconnectionDelay: 1,

@@ -58,3 +58,30 @@ describe('LEND_RATE_LIMITS and LEND_TRUSTED_PROXIES', () => {
     (text) => expect(() => of({ LEND_TRUSTED_PROXIES: text })).toThrow('LEND_TRUSTED_PROXIES'),
   )
 })
+
+describe('what operators name', () => {
+  const of = (env: NodeJS.ProcessEnv) => configFrom(env, '/srv')
+  const secret = `whsec_${Buffer.alloc(32).toString('base64')}`
+
+  test('nothing by default but the deployment’s name', () => {
+    const { alerts, otlpEndpoint, deployment } = of({})
+    expect([alerts, otlpEndpoint, deployment]).toEqual([null, null, 'localhost'])
+  })
+  test('a webhook, with and without a secret', () => {
+    const webhook = 'http://10.0.0.7/hook'
+    expect(of({ LEND_ALERT_WEBHOOK: webhook }).alerts).toEqual({ webhook, secret: null })
+    const signed = of({ LEND_ALERT_WEBHOOK: webhook, LEND_ALERT_SECRET: secret }).alerts
+    expect(signed).toEqual({ webhook, secret })
+  })
+  test.each([
+    ['LEND_ALERT_WEBHOOK', { LEND_ALERT_WEBHOOK: 'ftp://x' }],
+    ['LEND_ALERT_WEBHOOK', { LEND_ALERT_WEBHOOK: 'https://me:pw@alerts.example' }],
+    ['LEND_ALERT_SECRET', { LEND_ALERT_WEBHOOK: 'https://alerts.example', LEND_ALERT_SECRET: 'x' }],
+    ['LEND_ALERT_SECRET', { LEND_ALERT_SECRET: secret }],
+    ['OTEL_EXPORTER_OTLP_ENDPOINT', { OTEL_EXPORTER_OTLP_ENDPOINT: 'collector:4318' }],
+    ['LEND_DEPLOYMENT', { LEND_DEPLOYMENT: 'production eu' }],
+  ])('%s that is wrong is refused by name, and not shown', (name, env) => {
+    expect(() => of(env)).toThrow(name)
+    expect(() => of(env)).not.toThrow(/me:pw/)
+  })
+})

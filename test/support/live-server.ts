@@ -7,6 +7,7 @@ import { busOf } from '../../src/bus/open.ts'
 import { checkpointKey } from '../../src/checkpoint-key.ts'
 import type { TenantId } from '../../src/core/vocabulary.ts'
 import { openEmbedded, openServer } from '../../src/db/open.ts'
+import { tracedDb } from '../../src/db/traced.ts'
 import type { Db, SqlValue } from '../../src/db/tx.ts'
 import type { DEMO_CLIENTS } from '../../src/demo/idp/provider.ts'
 import type { DemoSecrets } from '../../src/demo/secrets.ts'
@@ -22,7 +23,7 @@ import { systemIds } from '../../src/ids.ts'
 import { startJobs } from '../../src/jobs.ts'
 import { createNotify } from '../../src/notify.ts'
 import type { Metrics } from '../../src/ops/metrics.ts'
-import type { Ctx, Rates, Vault } from '../../src/ports.ts'
+import type { Ctx, Rates, Trace, Vault } from '../../src/ports.ts'
 import { createKeyStore } from '../../src/tokens/keys.ts'
 import type { ToolGatewayLimits } from '../../src/tool-gateway/gateway.ts'
 import { openVault } from '../../src/vault.ts'
@@ -61,6 +62,8 @@ export type ServeOptions = {
   readonly metrics?: Metrics
   /** Seals credentials; one of this instance's own by default. */
   readonly vault?: Vault
+  /** Traces, told to a collector of the test's. */
+  readonly trace?: Trace
   /** What clients may take of the server; the product's own by default. */
   readonly bounds?: Partial<ServerBounds>
   /** How often; without limits by default. Clients are then told apart by the connection's address. */
@@ -259,10 +262,11 @@ export async function serveLend(options: ServeOptions = {}): Promise<LiveServer>
   )
   const origin = `http://localhost:${port}`
   const publicUrl = options.publicUrl ?? origin
-  const db =
+  const raw =
     database === 'embedded'
       ? await openEmbedded(null)
       : await openServer(database, databaseDirectUrl)
+  const db = options.trace === undefined ? raw : tracedDb(raw, options.trace)
   const bugs: { error: unknown; requestId: string | undefined }[] = []
   const onBug = (error: unknown, requestId?: string) => void bugs.push({ error, requestId })
   const databaseUrl = database === 'embedded' ? null : database
@@ -283,6 +287,7 @@ export async function serveLend(options: ServeOptions = {}): Promise<LiveServer>
     stopping: stopping.signal,
     vault,
     ...(options.metrics === undefined ? {} : { observe: options.metrics.observe }),
+    ...(options.trace === undefined ? {} : { trace: options.trace }),
     ...(options.rates === undefined ? {} : { rates: options.rates(db) }),
   }
   const keys = createKeyStore({ db, clock })
@@ -317,7 +322,7 @@ export async function serveLend(options: ServeOptions = {}): Promise<LiveServer>
     ? await startJobs(ctx, { checkpointKey: await checkpointKey(null), keptMonths: null }, onBug)
     : null
   const listener = getRequestListener(app.fetch, { overrideGlobalObjects: false })
-  const forwardAuth = forwardAuthListener(gateway)
+  const forwardAuth = forwardAuthListener(gateway, ctx.trace)
   handle = (req, res) => {
     if (!forwardAuth(req, res) && !demo.handle(req, res)) void listener(req, res)
   }

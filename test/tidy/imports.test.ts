@@ -40,6 +40,11 @@ const ROOMS: Readonly<Record<string, Room>> = {
     rooms: ['src/db', 'src/ports.ts'],
     packages: ['rate-limiter-flexible'],
   },
+  'src/tracing.ts': {
+    rooms: [],
+    types: ['src/ports.ts'],
+    packages: ['@opentelemetry'],
+  },
   'src/body-bytes.ts': { rooms: [] },
   'src/database-clock.ts': {
     rooms: ['src/db', 'src/flows/periodic.ts'],
@@ -121,7 +126,15 @@ const ROOMS: Readonly<Record<string, Room>> = {
   },
 
   'src/mcp': {
-    rooms: ['src/body-bytes.ts', 'src/core', 'src/flows', 'src/fault.ts', 'src/ports.ts', 'schema'],
+    rooms: [
+      'src/body-bytes.ts',
+      'src/core',
+      'src/db/shares.ts',
+      'src/flows',
+      'src/fault.ts',
+      'src/ports.ts',
+      'schema',
+    ],
     types: ['src/callers.ts', 'src/db'],
     packages: ['@modelcontextprotocol/server', 'zod', 'node:crypto'],
   },
@@ -129,6 +142,7 @@ const ROOMS: Readonly<Record<string, Room>> = {
   'src/tool-gateway': {
     rooms: [
       'src/core',
+      'src/db/shares.ts',
       'src/fault.ts',
       'src/flows',
       'src/identity/fetch-guard.ts',
@@ -212,7 +226,7 @@ const ROOMS: Readonly<Record<string, Room>> = {
   'src/ops': {
     rooms: ['src/db', 'src/flows', 'schema'],
     types: ['src/gateway', 'src/ports.ts'],
-    packages: ['prom-client', 'node:http'],
+    packages: ['prom-client', 'node:crypto', 'node:http'],
   },
 
   // Looks at what an instance depends on, and changes nothing.

@@ -1,5 +1,6 @@
 import { OpenAPIHono } from '@hono/zod-openapi'
 import type { MiddlewareHandler } from 'hono'
+import { tenantCtx } from '../../db/shares.ts'
 import type { Ctx } from '../../ports.ts'
 import { problemResponse, thrownResponse } from '../problem.ts'
 import type { PeopleDeps } from './auth.ts'
@@ -44,6 +45,7 @@ export function createPeopleApi(ctx: Ctx, deps: PeopleDeps): PeopleApi {
         c.var.requestId,
       )
     c.set('tenant', tenant)
+    c.set('ctx', tenantCtx(ctx, tenant))
     return next()
   })
   api.get('/openapi.json', (c) => c.json(openApiDocument()))
