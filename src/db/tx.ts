@@ -43,6 +43,8 @@ export type Db = {
   readonly begin: <T>(label: string, body: (tx: Tx) => Promise<T>, planned?: Planned) => Promise<T>
   /** Statements outside a transaction, each on a snapshot of its own. */
   readonly alone: Tx
+  /** The whole embedded database as it is at one moment, as a gzipped tar. A server is asked by its own programs. */
+  readonly copy?: () => Promise<Blob>
   readonly close: () => Promise<void>
   /** Connections for transactions, and how many transactions wait for one. */
   readonly connections: () => Connections
@@ -283,6 +285,10 @@ export function embeddedDb(pglite: PGlite): Db {
       waiting: Math.max(busy - 1, 0),
       most: 1,
     }),
+    copy: async () => {
+      await pglite.query('checkpoint')
+      return pglite.dumpDataDir('gzip')
+    },
     close: () => pglite.close(),
     statements: () => statements,
   }
