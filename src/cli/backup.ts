@@ -45,7 +45,7 @@ async function embeddedCopy(env: NodeJS.ProcessEnv, dataDir: string): Promise<Bl
 }
 
 async function majorOfServer(url: string): Promise<number> {
-  const db = lookAtServer(url)
+  const db = lookAtServer(url, { isPooled: false })
   try {
     const [row] = await withRead(
       db,
@@ -83,13 +83,13 @@ async function copyDatabase(
   config: Config,
   folder: string,
 ): Promise<Pick<Manifest, 'kind' | 'pg_dump'>> {
-  const { databaseUrl, dataDir } = config
-  if (databaseUrl !== null) {
+  const { dataDir } = config
+  // Not through a pooler: a copy at one moment is one connection's.
+  const url = config.databaseDirectUrl ?? config.databaseUrl
+  if (url !== null) {
     const file = join(folder, DATABASE_FILE.server)
-    return {
-      kind: 'server',
-      pg_dump: await dumpServer(databaseUrl, { file, server: await majorOfServer(databaseUrl) }),
-    }
+    const server = await majorOfServer(url)
+    return { kind: 'server', pg_dump: await dumpServer(url, { file, server }) }
   }
   if (dataDir === null)
     throw new CliProblem('LEND_DATA=memory keeps nothing, so there is nothing to back up.')

@@ -170,7 +170,9 @@ async function intoServer(
  */
 export async function restore(env: NodeJS.ProcessEnv, file: string, out: Out): Promise<0 | 1> {
   const config = configFrom(env, process.cwd())
-  const { databaseUrl, dataDir } = config
+  const { dataDir } = config
+  // Not through a pooler: the lock on what is being restored belongs to a connection.
+  const databaseUrl = config.databaseDirectUrl ?? config.databaseUrl
   if (dataDir === null)
     throw new CliProblem('LEND_DATA=memory keeps nothing: name the folder to restore into.')
   try {

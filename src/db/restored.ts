@@ -28,7 +28,7 @@ export const saveRestored = async (tx: Tx, restored: Restored): Promise<void> =>
  * the feeds are forgotten with their rows, since whatever they told of is done by the restore itself.
  */
 export async function forgetPlaces(tx: Tx): Promise<void> {
-  await tx.sql`truncate feed, feed_cursor, gateway_feed, gateway_feed_trimmed`
+  await tx.sql`truncate feed, feed_cursor, gateway_feed, gateway_feed_trimmed, rate_count, instance_report`
   const [ahead] = await tx.sql`
     select 1 from activity where xid >= pg_current_xact_id() limit 1`
   if (ahead === undefined) return
