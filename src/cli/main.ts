@@ -134,6 +134,12 @@ async function verify(given: Given): Promise<number> {
   }
 }
 
+function fileIn(given: Given): string {
+  const [file] = given.rest
+  if (file === undefined) throw new CliProblem('Say which file, as in lend-monday.tar.')
+  return file
+}
+
 const COMMANDS = {
   'demo-token': demoToken,
   'demo-credentials': demoCredentials,
@@ -166,6 +172,22 @@ const COMMANDS = {
     async () => {
       const out = (line: string) => process.stdout.write(`${line}\n`)
       return (await import('./reseal.ts')).reseal(process.env, out)
+    },
+  ),
+  backup: command(
+    'Write the database and this instance’s keys into one new file, while the server runs or not',
+    { file: { type: 'positional', description: 'A file that is not there yet' } },
+    async (given) => {
+      const out = (line: string) => process.stdout.write(`${line}\n`)
+      return (await import('./backup.ts')).backup(process.env, fileIn(given), out)
+    },
+  ),
+  restore: command(
+    'Bring a backup back into an empty LEND_DATA folder or an empty DATABASE_URL',
+    { file: { type: 'positional', description: 'What lend backup wrote' } },
+    async (given) => {
+      const out = (line: string) => process.stdout.write(`${line}\n`)
+      return (await import('./restore.ts')).restore(process.env, fileIn(given), out)
     },
   ),
   doctor: command(

@@ -102,7 +102,7 @@ export async function lastCut(tx: Tx): Promise<Cut | null> {
 /**
  * Heads of chains that grew since a place, and the place up to which this looked. A record of a transaction that was still
  * running then is below no later place, so none is skipped. `since` (seconds) only spares reading the whole table: it must
- * be older than any transaction that can still be running.
+ * be older than any transaction that can still be running. A place that lies ahead is another server's, from before a restore.
  */
 export async function movedHeads(
   tx: Tx,
@@ -111,17 +111,19 @@ export async function movedHeads(
   // The place comes first: what commits between the two statements is then anchored twice, never not at all.
   const [place] = await tx.sql<{ upto: string }>`
     select pg_snapshot_xmin(pg_current_snapshot())::text as upto`
+  const upto = place?.upto ?? of.upto
+  const from = BigInt(of.upto) > BigInt(upto) ? '0' : of.upto
   const heads = await tx.sql<AnchoredHead>`
     with moved as (
       select distinct a.chain, a.tenant_id from activity a
-      where a.at >= to_timestamp(${of.since}::float8) and a.xid >= ${of.upto}::text::xid8)
+      where a.at >= to_timestamp(${of.since}::float8) and a.xid >= ${from}::text::xid8)
     select m.tenant_id, m.chain, coalesce(s.chain_seq, t.seq) as seq, coalesce(s.chain_hash, t.hash) as hash
     from moved m
     left join session s on s.id = m.chain
     left join tenant_chain t on t.tenant_id = m.chain
     where coalesce(s.chain_seq, t.seq) is not null
     order by m.chain`
-  return { heads, upto: place?.upto ?? of.upto }
+  return { heads, upto }
 }
 
 export async function insertCheckpoint(tx: Tx, c: Checkpoint): Promise<void> {

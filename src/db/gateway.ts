@@ -2,6 +2,7 @@ import type { TenantRef } from '../callers.ts'
 import type { Access, ServiceAccountId, SessionId, TenantId, UserId } from '../core/vocabulary.ts'
 import type { Provider } from '../identity/login.ts'
 import type { FeedPlace } from './feed.ts'
+import { RESTORED } from './restored.ts'
 import type { Tx } from './tx.ts'
 
 /** What a gateway holds in memory, read as one. Everything here is small: it grows with the deployment, not with its use. */
@@ -169,12 +170,20 @@ export const readEnforced = (
   where (xid, id) > (${of.after.xid}::text::xid8, ${of.after.id}::text::bigint)
   order by gateway_feed.xid, gateway_feed.id limit ${of.limit}`
 
-/** Whether rows after this place have been deleted, so that a follower there has missed something. */
-export async function isTrimmedPast(tx: Tx, place: FeedPlace): Promise<boolean> {
-  const [row] = await tx.sql`
-    select 1 from gateway_feed_trimmed
-    where (xid, id) > (${place.xid}::text::xid8, ${place.id}::text::bigint)`
-  return row !== undefined
+/** What a follower asks before it goes on from its place. */
+export type FeedState = {
+  /** Rows after the place have been deleted, so a follower there has missed something. */
+  readonly trimmed: boolean
+  /** When the database was brought back from a backup, in milliseconds; null: never. Places from before it mean nothing. */
+  readonly restoredAt: number | null
+}
+
+export async function feedState(tx: Tx, place: FeedPlace): Promise<FeedState> {
+  const [row] = await tx.sql<FeedState>`
+    select exists (select from gateway_feed_trimmed
+        where (xid, id) > (${place.xid}::text::xid8, ${place.id}::text::bigint)) as trimmed,
+      (select (value ->> 'at')::float8 from installation where name = ${RESTORED}) as "restoredAt"`
+  return row ?? { trimmed: true, restoredAt: null }
 }
 
 /** A place that everything committed before this call is not after, save what is read again. */

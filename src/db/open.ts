@@ -12,10 +12,15 @@ import { ownLines } from './line.ts'
 import { type Db, embeddedDb, postgresDb } from './tx.ts'
 
 /** Any number that nothing else in this database locks. */
-const MIGRATION_LOCK = 7_310_001
+export const MIGRATION_LOCK = 7_310_001
+
+/** Stands in a data folder, and as a schema in a server's database, for as long as a restore into it is not finished. */
+export const RESTORING = 'restoring'
+export const RESTORING_SCHEMA = 'lend_restoring'
+const UNFINISHED = 'holds a restore that was not finished'
 
 /** The same files for both kinds of database, found from src/ and from dist/src/. */
-function migrationsFolder(): string {
+export function migrationsFolder(): string {
   let folder = dirname(fileURLToPath(import.meta.url))
   while (!existsSync(join(folder, 'drizzle', 'meta', '_journal.json'))) folder = dirname(folder)
   return join(folder, 'drizzle')
@@ -58,6 +63,11 @@ export async function lookAtEmbedded(dataDir: string): Promise<Db | null> {
   }
 }
 
+async function isUnfinished(sql: postgres.Sql): Promise<boolean> {
+  const [row] = await sql`select to_regnamespace(${RESTORING_SCHEMA}) is not null as yes`
+  return row?.yes === true
+}
+
 /**
  * A Postgres server, migrated once whichever instance comes first. `directUrl`: set when `url` leads through a pooler in
  * transaction mode. The lock around the migrations belongs to a connection, so they go by the direct one.
@@ -66,6 +76,11 @@ export async function openServer(url: string, directUrl: string | null = null): 
   const migrator = postgres(directUrl ?? url, { max: 1, onnotice: () => {}, ...ownLines() })
   try {
     await migrator`select pg_advisory_lock(${MIGRATION_LOCK})`
+    if (await isUnfinished(migrator))
+      throw new BadSetting(
+        'DATABASE_URL',
+        `${UNFINISHED}: drop that database, create it anew and restore again`,
+      )
     await migratePostgres(drizzlePostgres(migrator), { migrationsFolder: migrationsFolder() })
   } finally {
     // The lock ends with the connection.
@@ -117,7 +132,7 @@ function createLock(file: string): boolean {
  * A lock whose process is gone, as after kill -9, is taken over; never one by age. So is one of this very process id that
  * this process does not hold: in a container every life has the same id.
  */
-function lockFolder(file: string): () => void {
+export function lockFolder(file: string): () => void {
   for (let attempt = 0; attempt < 3; attempt++) {
     if (createLock(file)) {
       // Of two that took over the same stale lock, one may have removed the other's: the one whose file stands has it.
@@ -151,6 +166,8 @@ export async function openEmbedded(dataDir: string | null): Promise<Db> {
     folder = join(dataDir, 'database')
   }
   try {
+    if (dataDir !== null && existsSync(join(dataDir, RESTORING)))
+      throw new BadSetting('LEND_DATA', `${UNFINISHED}: empty the folder and restore again`)
     const pglite = await PGlite.create(folder)
     await migratePglite(drizzlePglite(pglite), { migrationsFolder: migrationsFolder() })
     const db = embeddedDb(pglite)

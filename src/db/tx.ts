@@ -46,6 +46,8 @@ export type Db = {
   readonly alone: Tx
   /** The same for fixed statements that find their rows by key: planned once, for any value. See `Planned`. */
   readonly aloneOnce: Tx
+  /** The whole embedded database as it is at one moment, as a gzipped tar. A server is asked by its own programs. */
+  readonly copy?: () => Promise<Blob>
   readonly close: () => Promise<void>
   /** What this is one tenant's share of (`shares.ts`); absent: it is the whole. */
   readonly whole?: Db
@@ -302,6 +304,10 @@ export function embeddedDb(pglite: PGlite): Db {
       waiting: Math.max(busy - 1, 0),
       most: 1,
     }),
+    copy: async () => {
+      await pglite.query('checkpoint')
+      return pglite.dumpDataDir('gzip')
+    },
     close: () => pglite.close(),
     statements: () => statements,
   }

@@ -173,6 +173,13 @@ async function rotate(deps: DoorDeps, of: z.output<typeof rotation>): Promise<An
   })
 }
 
+/** The whole embedded database, for `lend backup`. It holds every tenant's keys, so it is as private as the run file. */
+async function copyOf(ctx: Ctx): Promise<Blob | null> {
+  return (await ctx.db.copy?.()) ?? null
+}
+
+const NO_COPY = 'This server’s database is on a Postgres server: set DATABASE_URL as it has it.'
+
 /**
  * The loopback door of the command line, `POST /_door/…`: for whoever can read the run file, from
  * this machine only, never for a page in a browser. Mounted at the root of the server's app.
@@ -195,5 +202,15 @@ export function doorRoutes(deps: DoorDeps): Hono {
   route('/_door/demo-token', demoToken, tokenFor)
   route('/_door/demo-credentials', demoCredentials, credentialsOf)
   route('/_door/rotate-keys', rotation, rotate)
+  app.post('/_door/backup', async (c) => {
+    c.header('cache-control', 'no-store')
+    if (isRefused(c, deps.secret)) return c.json({ problem: 'This door is not for you.' }, 403)
+    const copy = await copyOf(deps.ctx)
+    if (copy === null) return c.json({ problem: NO_COPY }, 409)
+    return c.body(copy.stream(), 200, {
+      'content-type': 'application/x-gzip',
+      'content-length': String(copy.size),
+    })
+  })
   return app
 }

@@ -38,6 +38,8 @@ type Heard = {
   readonly more: boolean
   readonly sessions: readonly (readonly [session: string, lowest: number])[]
   readonly frozen: readonly string[]
+  /** Tokens issued until this second are dead. */
+  readonly goodAfter: number
 }
 
 const frozenKey = (scope: string, target: string): string => `${scope} ${target}`
@@ -47,6 +49,8 @@ function heardIn(said: unknown): Heard | null {
   if (!isRecord(said) || typeof said.cursor !== 'string' || typeof said.more !== 'boolean')
     return null
   if (!Array.isArray(said.sessions) || !Array.isArray(said.frozen)) return null
+  const goodAfter = said.good_after ?? Number.NEGATIVE_INFINITY
+  if (typeof goodAfter !== 'number') return null
   const sessions: (readonly [string, number])[] = []
   for (const one of said.sessions) {
     if (!isRecord(one) || typeof one.session_id !== 'string') return null
@@ -60,7 +64,7 @@ function heardIn(said: unknown): Heard | null {
       return null
     frozen.push(frozenKey(one.scope, one.target))
   }
-  return { cursor: said.cursor, more: said.more, sessions, frozen }
+  return { cursor: said.cursor, more: said.more, sessions, frozen, goodAfter }
 }
 
 /** The lowest version of each session that is still good; bounded, and no narrowing is lost by that. */
@@ -80,6 +84,9 @@ function createLowest(now: () => number, max: number) {
         if (at + KEPT_MILLIS > now()) floor = Math.max(floor, at / 1000 + SKEW_SECONDS)
         entries.delete(oldest)
       }
+    },
+    goodAfter: (second: number): void => {
+      floor = Math.max(floor, second)
     },
     isOver: ({ session, version, issuedAt }: TokenFacts): boolean =>
       issuedAt <= floor || version < (entries.get(session)?.version ?? 0),
@@ -152,6 +159,7 @@ export function createFollower(
         continue
       }
       failures = 0
+      lowest.goodAfter(heard.goodAfter)
       for (const [session, version] of heard.sessions) lowest.heard(session, version)
       frozen = new Set(heard.frozen)
       // Of a page that is not the last, what is missing may be what matters.

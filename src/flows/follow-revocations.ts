@@ -1,7 +1,7 @@
 import type { EnforcementCaller } from '../callers.ts'
 import { TOKEN_LIFE_SECONDS_MAX } from '../core/limits.ts'
-import type { FeedPlace } from '../db/feed.ts'
-import { feedTip, isTrimmedPast, SESSION_NARROWED } from '../db/gateway.ts'
+import { FEED_START, type FeedPlace } from '../db/feed.ts'
+import { feedState, feedTip, SESSION_NARROWED } from '../db/gateway.ts'
 import {
   readTenantFeed,
   readTenantFrozen,
@@ -16,10 +16,16 @@ const ROWS_A_PAGE = 5000
 /** A narrowing matters for as long as a token from before it may live; clocks differ a little. */
 const KEPT_SECONDS = TOKEN_LIFE_SECONDS_MAX + 60
 
+/** Where a follower is: a place, of the feed as it was since a restore. */
+export type Cursor = FeedPlace & {
+  /** Milliseconds; null: before any restore. */
+  readonly restoredAt: number | null
+}
+
 /** What a follower is told: all of it is what is good no longer, so hearing it twice does no harm. */
 export type Heard = {
   /** Where to go on from. */
-  readonly cursor: FeedPlace
+  readonly cursor: Cursor
   /** The place that was given is none any more (or none was given): this is the whole state, not what came after. */
   readonly reset: boolean
   readonly sessions: readonly TenantNarrowed[]
@@ -44,37 +50,40 @@ function settledIn(rows: readonly TenantFeedRow[], after: FeedPlace): FeedPlace 
 /**
  * What a tenant's enforcement point has not heard yet (SPEC section 9). The tip is taken before anything is read, so what
  * comes in meanwhile is told twice rather than never; a place moves only over rows behind which nothing can still commit. A
- * place that the trim has passed, like none at all, is answered with the whole state.
+ * place that the trim has passed, or from before a restore, is answered like none at all: with the whole state.
  */
 export async function followRevocations(
   ctx: Ctx,
   caller: EnforcementCaller,
-  after: FeedPlace | null,
+  after: Cursor | null,
 ): Promise<Heard> {
   const tenantId = caller.tenant.id
   const read = <T>(body: Parameters<typeof withRead<T>>[2]) =>
     withRead(ctx.db, 'follow_revocations', body)
   const tip = await read(feedTip)
-  if (after === null || (await read((tx) => isTrimmedPast(tx, after)))) {
+  const { trimmed, restoredAt } = await read((tx) => feedState(tx, after ?? FEED_START))
+  if (after === null || trimmed || after.restoredAt !== restoredAt) {
     const [sessions, frozen] = await Promise.all([
       read((tx) => readTenantNarrowed(tx, { tenantId, seconds: KEPT_SECONDS })),
       read((tx) => readTenantFrozen(tx, tenantId)),
     ])
-    return { cursor: tip, reset: true, sessions, frozen, news: true, more: false }
+    const cursor = { ...tip, restoredAt }
+    return { cursor, reset: true, sessions, frozen, news: true, more: false }
   }
   const rows = await read((tx) => readTenantFeed(tx, { tenantId, after, limit: ROWS_A_PAGE }))
   // After the rows: a freeze that one of them tells of is in it.
   const frozen = await read((tx) => readTenantFrozen(tx, tenantId))
   const more = rows.length === ROWS_A_PAGE
   const settled = settledIn(rows, after)
+  // Up to the tip every row has been seen, and most are other tenants'.
+  const reached = !more && isBefore(settled, tip) ? tip : settled
   const sessions = rows.flatMap(({ topic, sid, version, active }) =>
     topic === SESSION_NARROWED && sid !== null && version !== null
       ? [{ sid, version, active: active === true }]
       : [],
   )
   return {
-    // Up to the tip every row has been seen, and most are other tenants'.
-    cursor: !more && isBefore(settled, tip) ? tip : settled,
+    cursor: { ...reached, restoredAt },
     ...{ reset: false, sessions, frozen, news: rows.length > 0, more },
   }
 }

@@ -1,11 +1,11 @@
 import type { TenantId, UserId } from '../core/vocabulary.ts'
-import type { FeedPlace } from '../db/feed.ts'
+import { FEED_START, type FeedPlace } from '../db/feed.ts'
 import {
   type EnforcedRow,
   FROZEN_CHANGED,
+  feedState,
   feedTip,
   GATEWAY_CHANGED,
-  isTrimmedPast,
   type NarrowedRow,
   PERSON_CHANGED,
   readEnforced,
@@ -42,12 +42,13 @@ export type Follower = {
 
 /**
  * Follows the feed into memory, one for each process. Warm-up takes the tip before it reads the state, so that what comes in
- * between is read twice rather than never. A follower that slept until rows were deleted which it had not read (the gap
- * probe, at every look) warms up again.
+ * between is read twice rather than never. A follower that slept until rows were deleted which it had not read, or below
+ * which the database was restored (the gap probe, at every look), warms up again.
  */
 export function createFollower(of: FollowOf): Follower {
   const { ctx, revocations } = of
   let place: FeedPlace | null = null
+  let restoredAt: number | null = null
   let freshAt: number | null = null
   let resyncs = 0
   // Committed rows beyond the horizon are met at every look until the horizon passes them: acted on once each.
@@ -125,12 +126,13 @@ export function createFollower(of: FollowOf): Follower {
   async function look(): Promise<void> {
     const began = ctx.clock.now()
     const from = place
-    if (from === null) place = await warmUp()
-    else if (await withRead(ctx.db, 'gateway_gap', (tx) => isTrimmedPast(tx, from))) {
-      resyncs++
-      place = await warmUp()
-    }
-    place = await readFrom(place ?? { xid: '0', id: '0' })
+    const state = await withRead(ctx.db, 'gateway_gap', (tx) => feedState(tx, from ?? FEED_START))
+    const isAnother = state.restoredAt !== restoredAt
+    if (from !== null && (state.trimmed || isAnother)) resyncs++
+    if (from === null || state.trimmed || isAnother) place = await warmUp()
+    if (isAnother && state.restoredAt !== null) revocations.restored(state.restoredAt / 1000)
+    restoredAt = state.restoredAt
+    place = await readFrom(place ?? FEED_START)
     revocations.forget(ctx.clock.now() / 1000)
     freshAt = began
   }

@@ -102,6 +102,7 @@ function sessionFacts(
     sid: claims.sid,
     rootSid: claims.root_sid,
     version: claims.session_version,
+    issuedAt: claims.iat,
     userId: claims.on_behalf_of,
     agentId: claims.client_id,
     templates: templatesIn(claims.act),

@@ -14,6 +14,8 @@ export type Revocable = {
   readonly tenantId: TenantId
   readonly sid: string
   readonly version: number
+  /** Seconds. */
+  readonly issuedAt: number
   readonly userId: string
   readonly agentId: string
   /** Names without version, its own and its ancestors'. */
@@ -29,6 +31,8 @@ export type Dead = 'over' | 'stale' | 'frozen'
  */
 export type Revocations = {
   readonly narrowed: (row: Omit<NarrowedRow, 'topic'>, now: number) => void
+  /** The database was restored at this second: what was taken back before is not known, so older tokens are dead (I19). */
+  readonly restored: (at: number) => void
   /** All that is frozen now; what is not listed is not. */
   readonly frozen: (rows: readonly FrozenRow[]) => void
   /** `now` in seconds. */
@@ -50,6 +54,7 @@ export function createRevocations(): Revocations {
   let frozen: ReadonlySet<string> = new Set()
   const isTenantFrozen = (tenantId: TenantId): boolean =>
     frozen.has(keyOf(tenantId, 'tenant', tenantId))
+  let goodAfter = Number.NEGATIVE_INFINITY
   const isFrozen = (of: Revocable): boolean =>
     isTenantFrozen(of.tenantId) ||
     frozen.has(keyOf(of.tenantId, 'user', of.userId)) ||
@@ -60,6 +65,9 @@ export function createRevocations(): Revocations {
       const least = Math.max(active ? version : OVER, lowest.get(sid)?.version ?? 0)
       lowest.delete(sid)
       lowest.set(sid, { version: least, until: now + NARROWED_KEPT_SECONDS })
+    },
+    restored: (at) => {
+      goodAfter = Math.max(goodAfter, at)
     },
     frozen: (rows) => {
       frozen = new Set(rows.map((row) => keyOf(row.tenantId, row.scope, row.target)))
@@ -72,7 +80,7 @@ export function createRevocations(): Revocations {
     },
     whyDead: (of) => {
       const least = lowest.get(of.sid)?.version ?? 0
-      if (least === OVER) return 'over'
+      if (least === OVER || of.issuedAt <= goodAfter) return 'over'
       if (of.version < least) return 'stale'
       return frozen.size > 0 && isFrozen(of) ? 'frozen' : null
     },

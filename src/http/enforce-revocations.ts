@@ -1,8 +1,7 @@
 import { type Context, Hono } from 'hono'
 import { z } from 'zod'
 import type { EnforcementCaller } from '../callers.ts'
-import type { FeedPlace } from '../db/feed.ts'
-import { followRevocations, type Heard } from '../flows/follow-revocations.ts'
+import { type Cursor, followRevocations, type Heard } from '../flows/follow-revocations.ts'
 import type { Ctx } from '../ports.ts'
 import { callerOf, type EnforceDeps, refusal } from './enforce.ts'
 import { requestIdOf } from './people/app.ts'
@@ -20,10 +19,10 @@ const BIGGEST = { xid: 2n ** 64n - 1n, id: 2n ** 63n - 1n }
 
 const place = z
   .string()
-  .regex(/^\d{1,20}-\d{1,19}$/, { error: 'must be a cursor that was answered here' })
-  .transform((text): FeedPlace => {
-    const [xid = '0', id = '0'] = text.split('-')
-    return { xid, id }
+  .regex(/^(\d{1,15}-)?\d{1,20}-\d{1,19}$/, { error: 'must be a cursor that was answered here' })
+  .transform((text): Cursor => {
+    const [id = '0', xid = '0', restored] = text.split('-').toReversed()
+    return { xid, id, restoredAt: restored === undefined ? null : Number(restored) }
   })
   .refine(({ xid, id }) => BigInt(xid) <= BIGGEST.xid && BigInt(id) <= BIGGEST.id, {
     error: 'must be a cursor that was answered here',
@@ -41,8 +40,11 @@ const query = z.strictObject({
     .optional(),
 })
 
+const cursorOf = ({ restoredAt, xid, id }: Cursor): string =>
+  `${restoredAt === null ? '' : `${restoredAt}-`}${xid}-${id}`
+
 const view = (heard: Heard) => ({
-  cursor: `${heard.cursor.xid}-${heard.cursor.id}`,
+  cursor: cursorOf(heard.cursor),
   reset: heard.reset,
   more: heard.more,
   sessions: heard.sessions.map(({ sid, version, active }) => ({
@@ -51,6 +53,10 @@ const view = (heard: Heard) => ({
     active,
   })),
   frozen: heard.frozen,
+  // What was taken back before a restore is not known any more.
+  ...(heard.cursor.restoredAt === null
+    ? {}
+    : { good_after: Math.floor(heard.cursor.restoredAt / 1000) }),
 })
 
 /** Resolves at the next kick, when the time is up, or when nobody waits any more. */
@@ -73,7 +79,7 @@ async function heardWithin(
   ctx: Ctx,
   caller: EnforcementCaller,
   of: {
-    readonly after: FeedPlace | null
+    readonly after: Cursor | null
     readonly seconds: number
     readonly gone: AbortSignal
   },
@@ -92,7 +98,8 @@ async function heardWithin(
  * `GET /t/{tenant}/enforce/revocations?after=&wait=`: what an enforcement point has to hear to refuse by itself what was taken
  * back (SPEC section 9). Answers `{cursor, reset, more, sessions: [{session_id, version, active}], frozen: [{scope, target}]}`; a
  * session's tokens below `version` are dead, and all of them where it is not active. Without `after`, or when its place was
- * trimmed, `reset` is true and it is the whole state. With nothing new it waits `wait` seconds at most.
+ * trimmed or is from before a restore, `reset` is true and it is the whole state; `good_after`, if there is one, is the second of
+ * that restore: tokens issued until then are dead. With nothing new it waits `wait` seconds at most.
  */
 export function enforceRevocationsRoutes(deps: EnforceDeps): Hono<Env> {
   const app = new Hono<Env>()

@@ -4,6 +4,7 @@ import type { TenantRef } from '../callers.ts'
 import { unreachable } from '../core/assert.ts'
 import { ASSERTION_LIFE_SECONDS_MAX } from '../core/limits.ts'
 import type { AgentId, ServiceAccountId } from '../core/vocabulary.ts'
+import { RESTORED } from '../db/restored.ts'
 import { type Db, hotRead, type Tx, withTx } from '../db/tx.ts'
 import { type Failed, fail, ok, type Result } from '../fault.ts'
 import type { Provider } from '../identity/login.ts'
@@ -326,7 +327,7 @@ const isTime = (value: unknown): value is number =>
 function useOf(
   claims: JsonObject,
   expected: { readonly clientId: string; readonly issuer: string; readonly now: number },
-): { readonly jti: string; readonly expiresAt: number } | null {
+): { readonly jti: string; readonly expiresAt: number; readonly issuedAt: number } | null {
   const { clientId, issuer, now } = expected
   const { jti, exp, iat, nbf } = claims
   if (claims.iss !== clientId || claims.sub !== clientId) return null
@@ -337,10 +338,15 @@ function useOf(
   if (iat !== undefined && !(isTime(iat) && iat <= now + SKEW_SECONDS)) return null
   if (nbf !== undefined && !(isTime(nbf) && nbf <= now + SKEW_SECONDS)) return null
   if (typeof jti !== 'string' || jti.length < 1 || jti.length > JTI_LENGTH_MAX) return null
-  return UNSTORABLE.test(jti) ? null : { jti, expiresAt: exp }
+  // At the earliest, where it does not say.
+  const issuedAt = isTime(iat) ? iat : exp - ASSERTION_LIFE_SECONDS_MAX
+  return UNSTORABLE.test(jti) ? null : { jti, expiresAt: exp, issuedAt }
 }
 
-/** Uses an assertion up; false if it was used before. The insert is the check, so of two at once only one succeeds. */
+/**
+ * Uses an assertion up; false if it was used before. The insert is the check, so of two at once only one succeeds. One from
+ * before a restore may have been used without that being known any more (I19).
+ */
 async function useAssertion(
   tx: Tx,
   use: {
@@ -348,13 +354,16 @@ async function useAssertion(
     readonly clientId: string
     readonly jti: string
     readonly expiresAt: number
+    readonly issuedAt: number
   },
 ): Promise<boolean> {
   // Kept for as long as it would be accepted, and a little more.
   const keptUntil = use.expiresAt + 2 * SKEW_SECONDS
   const rows = await tx.sql`
     insert into client_assertion (tenant_id, client_id, jti, expires_at)
-    values (${use.tenant.id}, ${use.clientId}, ${use.jti}, to_timestamp(${keptUntil}::float8))
+    select ${use.tenant.id}::text, ${use.clientId}::text, ${use.jti}::text, to_timestamp(${keptUntil}::float8)
+    where not exists (select from installation
+      where name = ${RESTORED} and (value ->> 'at')::float8 >= ${use.issuedAt}::float8 * 1000)
     on conflict do nothing returning jti`
   return rows.length === 1
 }

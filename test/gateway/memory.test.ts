@@ -39,10 +39,10 @@ test('a bounded map forgets what it is told to', () => {
   expect([kept.get('b'), kept.size()]).toEqual([undefined, 0])
 })
 
-const token = (version: number) => ({
+const token = (version: number, issuedAt = 1000) => ({
   tenantId: 'ten_a' as TenantId,
   sid: 'ses_1',
-  version,
+  ...{ version, issuedAt },
   userId: 'usr_1',
   agentId: 'agt_1',
   templates: ['drafter', 'briefs'],
@@ -61,6 +61,12 @@ test('a narrowing kills lower versions, an end kills all, in whichever order the
   one.narrowed(narrowed(4, false), 0)
   one.narrowed(narrowed(3), 0)
   expect(one.whyDead(token(9))).toBe('over')
+})
+
+test('a token from before a restore is dead, whatever is known of its session', () => {
+  const one = createRevocations()
+  one.restored(1000.4)
+  expect([999, 1000, 1001].map((at) => one.whyDead(token(1, at)))).toEqual(['over', 'over', null])
 })
 
 test('what no living token can carry is forgotten', () => {

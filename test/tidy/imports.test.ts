@@ -82,6 +82,12 @@ const ROOMS: Readonly<Record<string, Room>> = {
     ],
   },
 
+  // Opens what is not whole yet.
+  'src/db/restore.ts': {
+    rooms: ['src/db'],
+    packages: ['drizzle-orm', '@electric-sql/pglite', 'postgres', 'node:fs', 'node:path'],
+  },
+
   'src/tokens': {
     rooms: ['src/core', 'src/db', 'src/fault.ts', 'src/ports.ts', 'schema'],
     // A client's row comes with the providers that its app may bring users from.
@@ -242,7 +248,7 @@ const ROOMS: Readonly<Record<string, Room>> = {
       'src/vault.ts',
     ],
     types: ['src/core'],
-    packages: ['node:fs'],
+    packages: ['node:fs', 'node:path'],
   },
 
   'src/jobs.ts': {
@@ -270,6 +276,25 @@ const ROOMS: Readonly<Record<string, Room>> = {
   'src/cli/doctor.ts': {
     rooms: ['src/cli', 'src/config.ts', 'src/db', 'src/ids.ts', 'src/ops'],
     packages: ['node:util'],
+  },
+  'src/cli/archive.ts': {
+    rooms: ['src/cli', 'src/db'],
+    packages: ['tar', 'zod', 'node:crypto', 'node:fs', 'node:path', 'node:stream'],
+  },
+  // Postgres's own programs copy a server's database.
+  'src/cli/pg-programs.ts': { rooms: ['src/cli'], packages: ['node:child_process'] },
+  'src/cli/restore.ts': {
+    rooms: [
+      'src/checkpoint-key.ts',
+      'src/cli',
+      'src/config.ts',
+      'src/db',
+      'src/flows',
+      'src/ids.ts',
+      'src/vault.ts',
+    ],
+    types: ['src/core', 'src/ports.ts'],
+    packages: ['node:fs', 'node:path'],
   },
   // Says at which line of a file something is wrong.
   'src/cli/catalog.ts': {

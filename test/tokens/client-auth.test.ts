@@ -2,6 +2,7 @@ import { generateKeyPairSync, type KeyObject } from 'node:crypto'
 import { SignJWT } from 'jose'
 import * as oauth from 'oauth4webapi'
 import { beforeAll, describe, expect, it } from 'vitest'
+import { saveRestored } from '../../src/db/restored.ts'
 import { type Db, withTx } from '../../src/db/tx.ts'
 import {
   authenticateClient,
@@ -313,6 +314,23 @@ describe('an assertion', () => {
     const thief = await assertionOf({ claims, key: otherPair.privateKey })
     expect(await authenticate(asserting(thief))).toEqual(UNAUTHENTICATED)
     expect(await authenticate(asserting(await assertionOf({ claims })))).toEqual(AGENT_KEYS)
+  })
+
+  it('from before a restore may have been used, so it is refused; one from after it is not', async () => {
+    const now = clock.seconds()
+    const old = { iat: now - 1, exp: now + 60 }
+    const undated = { iat: undefined, exp: now + 299 }
+    const restored = { at: (now - 1) * 1000, backupAt: 0 }
+    await withTx(db, 'test', (tx) => saveRestored(tx, restored))
+    try {
+      for (const claims of [old, undated])
+        expect(await authenticate(asserting(await assertionOf({ claims })))).toEqual(
+          UNAUTHENTICATED,
+        )
+      expect(await authenticate(asserting(await assertionOf()))).toEqual(AGENT_KEYS)
+    } finally {
+      await withTx(db, 'test', (tx) => tx.sql`delete from installation where name = 'restored'`)
+    }
   })
 
   it('may share its jti with another client’s', async () => {

@@ -1,5 +1,5 @@
 import type { TenantId } from '../../core/vocabulary.ts'
-import { type Migration, migrations } from '../../db/open.ts'
+import { type Migration, migrations, RESTORING_SCHEMA } from '../../db/open.ts'
 import { deploymentCounts } from '../../db/operators.ts'
 import { selectSealed } from '../../db/tool-servers.ts'
 import { type Db, withRead } from '../../db/tx.ts'
@@ -24,6 +24,8 @@ type Server = {
   readonly most: number
   readonly used: number
   readonly now: number
+  /** A restore was not finished. */
+  readonly restoring: boolean
   /** Seconds that the oldest transaction of this database has been open. */
   readonly oldestOpen: number | null
 }
@@ -39,6 +41,7 @@ const readServer = async (db: Db): Promise<Server> => {
         current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int as most,
         (select count(*)::int from pg_stat_activity where backend_type = 'client backend') as used,
         extract(epoch from clock_timestamp())::float8 as now,
+        to_regnamespace(${RESTORING_SCHEMA}) is not null as restoring,
         (select extract(epoch from max(clock_timestamp() - xact_start))::float8 from pg_stat_activity
           where datname = current_database() and pid <> pg_backend_pid() and backend_type = 'client backend') as "oldestOpen"`,
   )
@@ -100,10 +103,18 @@ export function skewOf(of: {
   return well('clocks', says)
 }
 
-function writableOf({
+function usableOf({
   standby,
   readOnly,
-}: Pick<Server, 'standby' | 'readOnly'>): readonly Finding[] {
+  restoring,
+}: Pick<Server, 'standby' | 'readOnly' | 'restoring'>): readonly Finding[] {
+  if (restoring)
+    return [
+      finding('wrong', 'database', {
+        says: 'it holds a restore that was not finished',
+        mend: 'Drop it, create it anew and run lend restore again: no server starts on it.',
+      }),
+    ]
   if (standby)
     return [
       finding('wrong', 'database', {
@@ -259,7 +270,7 @@ export async function databaseFindings(
   const own = migrationsOf(await readApplied(db), migrations())
   const findings = [
     versionOf(server),
-    ...writableOf(server),
+    ...usableOf(server),
     ...(db.kind === 'server'
       ? [connectionsOf(server), skewOf({ before, after, there: server.now })]
       : []),

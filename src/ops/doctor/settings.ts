@@ -1,6 +1,8 @@
 import { accessSync, constants, existsSync, readFileSync, statSync } from 'node:fs'
+import { join } from 'node:path'
 import { checkpointKeyFile } from '../../checkpoint-key.ts'
 import type { Config } from '../../config.ts'
+import { RESTORING } from '../../db/open.ts'
 import { thumbprintOf } from '../../flows/checkpoint.ts'
 import { secretKeyFile } from '../../vault.ts'
 import { type Finding, finding, well } from './finding.ts'
@@ -108,6 +110,13 @@ export async function dataFolder(config: Config, access = accessSync): Promise<r
       finding('wrong', 'data folder', {
         says: `${dataDir} is no folder`,
         mend: 'Name a folder in LEND_DATA.',
+      }),
+    ]
+  if (existsSync(join(dataDir, RESTORING)))
+    return [
+      finding('wrong', 'data folder', {
+        says: `${dataDir} holds a restore that was not finished`,
+        mend: 'Empty it and run lend restore again: no server starts on it.',
       }),
     ]
   try {
