@@ -28,28 +28,38 @@ export async function partToCut(
   return row ?? null
 }
 
-/** A head is anchored within a minute or so; held back by a long transaction, within that transaction's life. */
+/** A head is anchored within a minute or so of a checkpoint job that runs; held back by a long transaction, within its life. */
 const ANCHORED_WITHIN_SECONDS = 24 * 3600
 
 /**
- * Heads of what goes with a part, of the chains that went on or were anchored in the day after its end: the last of each,
- * by chain. What goes on later still stood unchanged for longer than that, so an earlier checkpoint anchors its head.
+ * Heads of what goes with a part, of the chains that went on or were anchored after its end, until a day after the first
+ * checkpoint that was made then (nothing may have run for a while): the last of each, by chain. What goes on later still
+ * stood unchanged for longer than that, so an earlier checkpoint anchors its head.
  */
 export const headsOfPart = (
   tx: Tx,
   { part, ends }: ActivityPart,
 ): Promise<readonly AnchoredHead[]> => tx.sql<AnchoredHead>`
-  with staying as (
+  with near as (
+    select coalesce(min(at), to_timestamp(${ends}::float8)) + interval '1 second' * ${ANCHORED_WITHIN_SECONDS}::int as until
+    from activity_checkpoint where at >= to_timestamp(${ends}::float8)),
+  staying as (
     select chain from activity
-    where at >= to_timestamp(${ends}::float8)
-      and at < to_timestamp(${ends + ANCHORED_WITHIN_SECONDS}::float8)
+    where at >= to_timestamp(${ends}::float8) and at < (select until from near)
     union
     select head ->> 'chain' from activity_checkpoint c, jsonb_array_elements(c.heads) head
-    where c.at >= to_timestamp(${ends}::float8)
-      and c.at < to_timestamp(${ends + ANCHORED_WITHIN_SECONDS}::float8))
+    where c.at >= to_timestamp(${ends}::float8) and c.at < (select until from near))
   select distinct on (a.chain) a.tenant_id, a.chain, a.seq, a.hash from activity a
   where a.tableoid = ${part}::text::regclass and a.chain in (select chain from staying)
   order by a.chain, a.seq desc`
+
+/** Whether a part holds what is later than the end it is said to have: somebody moved the one or the other. */
+export async function holdsLater(tx: Tx, { part, ends }: ActivityPart): Promise<boolean> {
+  const rows = await tx.sql`
+    select from activity a
+    where a.tableoid = ${part}::text::regclass and a.at >= to_timestamp(${ends}::float8) limit 1`
+  return rows.length > 0
+}
 
 /** How long a lock may be waited for that holds up everybody else's writes. The next run tries again. */
 const LOCK_WAIT = '5s'

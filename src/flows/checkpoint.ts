@@ -23,7 +23,7 @@ export type CheckpointKey = JWK
 const ALG = 'ES256'
 const TYPE = 'lend-checkpoint+json'
 /** No transaction of ours lasts nearly this long, and no two clocks differ by it. */
-const SLACK_SECONDS = 3600
+export const SLACK_SECONDS = 3600
 const EVERY_MILLIS = 60_000
 /** Of two instances whose jobs run in turn, the second has little to add. */
 const GAP_SECONDS = 30
@@ -68,7 +68,8 @@ export async function makeCheckpoint(
   return withTx(ctx.db, 'checkpoint', async (tx) => {
     await lockCheckpoints(tx)
     const last = await lastCheckpoint(tx)
-    if (last !== null && secondsNow(ctx.clock) - Date.parse(last.at) / 1000 < gapSeconds)
+    // A time to come is of a clock that was wrong: it is not waited for.
+    if (last !== null && Math.abs(secondsNow(ctx.clock) - Date.parse(last.at) / 1000) < gapSeconds)
       return null
     return writeCheckpoint(ctx, tx, { key, last, cut: null })
   })
@@ -85,7 +86,8 @@ export async function writeCheckpoint(
   },
 ): Promise<number | null> {
   const { key, last, cut } = of
-  const since = last === null ? 0 : Date.parse(last.at) / 1000 - SLACK_SECONDS
+  const since =
+    last === null ? 0 : Math.min(Date.parse(last.at) / 1000, secondsNow(ctx.clock)) - SLACK_SECONDS
   const moved = await movedHeads(tx, { upto: last?.upto ?? '0', since })
   // A long transaction anywhere holds the place back, so that heads come again; these were anchored last time.
   const known = new Set(last?.heads.map(canonicalJson))

@@ -1,5 +1,5 @@
 import { lastCheckpoint, lockCheckpoints, merkleRoot } from '../db/checkpoints.ts'
-import { dropPart, headsOfPart, makeMonths, partToCut } from '../db/months.ts'
+import { dropPart, headsOfPart, holdsLater, makeMonths, partToCut } from '../db/months.ts'
 import { withTx } from '../db/tx.ts'
 import type { Ctx } from '../ports.ts'
 import { type CheckpointKey, writeCheckpoint } from './checkpoint.ts'
@@ -30,6 +30,11 @@ export async function cutOldestPart(
     await lockCheckpoints(tx)
     const part = await partToCut(tx, { now: secondsNow(ctx.clock), keptMonths })
     if (part === null) return null
+    // The list of parts is not signed: it cannot make a month go before its time.
+    if (await holdsLater(tx, part))
+      throw new Error(`${part.part}: a month holds what is later than its end`)
+    // What nothing anchored yet is anchored first, so that the cut knows of it.
+    await writeCheckpoint(ctx, tx, { key, last: await lastCheckpoint(tx), cut: null })
     const heads = await headsOfPart(tx, part)
     const before = new Date(part.ends * 1000).toISOString()
     const cut = { before, heads, root: merkleRoot(heads) }

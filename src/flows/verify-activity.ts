@@ -19,7 +19,12 @@ import {
 } from '../db/checkpoints.ts'
 import { withTx } from '../db/tx.ts'
 import type { Ctx } from '../ports.ts'
-import { type CHECKPOINT_PROBLEMS, checkpointProblem, thumbprintOf } from './checkpoint.ts'
+import {
+  type CHECKPOINT_PROBLEMS,
+  checkpointProblem,
+  SLACK_SECONDS,
+  thumbprintOf,
+} from './checkpoint.ts'
 
 /** What can be wrong with a record. A closed list; each means that somebody changed what was written. */
 export const RECORD_PROBLEMS = [
@@ -200,13 +205,20 @@ async function verifySessionChains(
 
 const CHECKPOINTS_A_PAGE = 20
 
-/** Whether what a checkpoint anchored must still be there after a cut. `anchoredAt` is ISO 8601. */
+/**
+ * Whether what a checkpoint anchored must still be there after a cut. `anchoredAt` is ISO 8601. The cut excuses what was
+ * anchored before it, and the very head that it names. A chain that stood below that head later on was not past it when the
+ * month ended, whatever the cut says: so a record that was put in to be signed excuses nothing.
+ */
 function staysAfter(cut: Cut | null): (head: AnchoredHead, anchoredAt: string) => boolean {
   if (cut === null) return () => true
-  const gone = new Map(cut.heads.map((head) => [head.chain, head.seq]))
+  const gone = new Map(cut.heads.map((head) => [head.chain, head]))
+  const ended = new Date(Date.parse(cut.before) + SLACK_SECONDS * 1000).toISOString()
   return (head, anchoredAt) => {
-    const upto = gone.get(head.chain)
-    return upto === undefined ? anchoredAt >= cut.before : head.seq > upto
+    const last = gone.get(head.chain)
+    if (last === undefined) return anchoredAt >= cut.before
+    if (head.seq === last.seq && head.hash === last.hash) return false
+    return head.seq > last.seq || anchoredAt >= ended
   }
 }
 

@@ -156,6 +156,22 @@ test('People API: a person, as a problem; another person goes on', async () => {
   expect((await me(await lend.userToken('omar'))).status).toBe(200)
 })
 
+test('People API: a person whose requests are used up still answers, takes back and ends', async () => {
+  const maya = await lend.userToken('maya')
+  const { session_id: own } = await lend.start('maya')
+  limited({ person: 1 })
+  expect((await lend.api(maya, 'GET', '/me')).status).toBe(200)
+  expectLater(await lend.api(maya, 'GET', '/me'))
+  expect((await lend.api(maya, 'POST', `/sessions/${own}/end`, {})).status).toBe(200)
+  // That has a limit too.
+  expectLater(await lend.api(maya, 'POST', `/access-requests/req_none/decision`, {}))
+  limited({ person: 1 })
+  await lend.api(maya, 'GET', '/me')
+  expect(await lend.api(maya, 'DELETE', `/sessions/${own}/grants/grt_none`)).not.toMatchObject({
+    status: 429,
+  })
+})
+
 describe('an enforcement point', () => {
   const introspect = (): Promise<Answer<object>> =>
     lend.oauth('introspect', { token: session.access_token }, point)

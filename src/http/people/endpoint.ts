@@ -57,6 +57,8 @@ type Described<Params extends Shape, Query extends Shape, Body extends Shape> = 
   readonly answerType?: string
   /** Faults of its own, for the document; those that any route can have are added. */
   readonly faults?: readonly FaultCode[]
+  /** Ends, denies, takes back or suspends: counted apart, so that nothing else a person's token does keeps them from it. */
+  readonly takesAway?: boolean
   /** A write takes Idempotency-Key; it must then go through `write`. */
   readonly idempotent?: boolean
 }
@@ -237,7 +239,8 @@ export function endpoint<
   api.on(of.method.toUpperCase(), honoPath(of.path), async (c) => {
     const caller = await authenticate(c.var.deps, c.req.raw, c.var.tenant)
     if (!caller.ok) return problemFor(c, caller.fault)
-    const over = await overRate(c.var.ctx, 'person', caller.value.userId)
+    const { userId } = caller.value
+    const over = await overRate(c.var.ctx, 'person', of.takesAway ? `${userId}:away` : userId)
     if (over !== null) return problemFor(c, over.fault)
     c.set('caller', caller.value)
     const refused = of.roles === undefined ? null : needs(caller.value, ...of.roles)

@@ -43,6 +43,7 @@ export const mountFreezes: Mount = (api) => {
       method: 'post',
       path: '/freezes',
       summary: 'Freeze: nothing is issued, granted or allowed any more, and nothing ends',
+      takesAway: true,
       tag,
       roles: WRITERS,
       body: freezeNew,

@@ -98,6 +98,7 @@ const mountDecide: Mount = (api) =>
       method: 'post',
       path: '/access-requests/{id}/decision',
       summary: 'Answer every pending item, once',
+      takesAway: true,
       tag,
       params: byId,
       body: decision,
