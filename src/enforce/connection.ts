@@ -1,4 +1,5 @@
-import { createRemoteJWKSet, customFetch, errors, jwtVerify } from 'jose'
+import { createRemoteJWKSet, customFetch, errors, type JWTPayload, jwtVerify } from 'jose'
+import { type ServiceFacts, serviceFactsOf } from './service.ts'
 import { factsOf, isCanonical, isRecord, type TokenFacts } from './token.ts'
 
 /**
@@ -92,7 +93,10 @@ export type Connection = {
    * credentials, as they were.
    */
   readonly live: (token: string, of: TokenFacts) => Promise<Read>
+  /** A service account's token: verified, and what it stands for now, which is always asked. Needs credentials. */
+  readonly service: (token: string) => Promise<ServiceRead>
 }
+export type ServiceRead = { readonly facts: ServiceFacts } | { readonly denied: Denial }
 
 /** Neither call ever throws: what cannot be found out is `unavailable`. */
 export function connect(options: ConnectionOptions): Connection {
@@ -115,7 +119,11 @@ export function connect(options: ConnectionOptions): Connection {
     return keys.get
   }
 
-  async function offline(token: string): Promise<Read> {
+  /** The claims, once signature, times and header are as they must be. */
+  async function verified(
+    token: string,
+    required: readonly string[],
+  ): Promise<{ readonly claims: JWTPayload } | { readonly denied: Denial }> {
     if (!isCanonical(token)) return { denied: 'token_invalid' }
     try {
       const { payload, protectedHeader } = await jwtVerify(token, await keySet(), {
@@ -123,26 +131,32 @@ export function connect(options: ConnectionOptions): Connection {
         audience,
         typ: 'at+jwt',
         algorithms: ALGORITHMS,
-        requiredClaims: ['exp', 'iat', 'jti', 'sid', 'authorization_details'],
+        requiredClaims: ['exp', 'iat', 'jti', 'authorization_details', ...required],
         currentDate: new Date(now()),
       })
       // `crit`, `jku`, `jwk`, `x5c` and the rest are refused, not ignored: Lend sends none of them.
       const plain = Object.keys(protectedHeader).every((name) => HEADERS.has(name))
-      const facts = plain ? factsOf(payload, { issuer, audience }) : null
-      return facts === null ? { denied: 'token_invalid' } : { facts }
+      return plain ? { claims: payload } : { denied: 'token_invalid' }
     } catch (error) {
       return { denied: denialOf(error) }
     }
   }
 
-  async function live(token: string, of: TokenFacts): Promise<Read> {
-    if (introspect === undefined) return { facts: of }
+  async function offline(token: string): Promise<Read> {
+    const read = await verified(token, ['sid'])
+    if ('denied' in read) return read
+    const facts = factsOf(read.claims, { issuer, audience })
+    return facts === null ? { denied: 'token_invalid' } : { facts }
+  }
+
+  /** What Lend says of a token now; undefined when it does not. */
+  async function asked(token: string, by: Credentials): Promise<unknown> {
     try {
       const { introspection } = await metadata()
       const answer = await fetch(introspection, {
         method: 'POST',
         headers: {
-          authorization: basic(introspect),
+          authorization: basic(by),
           'content-type': 'application/x-www-form-urlencoded',
           accept: 'application/json',
         },
@@ -150,10 +164,25 @@ export function connect(options: ConnectionOptions): Connection {
         redirect: 'error',
         signal: AbortSignal.timeout(ANSWER_MILLIS_MAX),
       })
-      return answer.ok ? introspected(await answer.json(), of) : { denied: 'unavailable' }
+      return answer.ok ? await answer.json() : undefined
     } catch {
-      return { denied: 'unavailable' }
+      return undefined
     }
+  }
+
+  const live = async (token: string, of: TokenFacts): Promise<Read> =>
+    introspect === undefined ? { facts: of } : introspected(await asked(token, introspect), of)
+
+  async function service(token: string): Promise<ServiceRead> {
+    const read = await verified(token, ['service_version'])
+    if ('denied' in read) return read
+    const own = serviceFactsOf(read.claims, { issuer, audience })
+    if (own === null || introspect === undefined) return { denied: 'token_invalid' }
+    const said = await asked(token, introspect)
+    if (!isRecord(said)) return { denied: 'unavailable' }
+    if (said.active === false) return { denied: 'session_over' }
+    const facts = said.active === true ? serviceFactsOf(said, { issuer, audience }) : null
+    return facts === null || facts.service !== own.service ? { denied: 'unavailable' } : { facts }
   }
 
   function introspected(said: unknown, of: TokenFacts): Read {
@@ -164,5 +193,5 @@ export function connect(options: ConnectionOptions): Connection {
     return facts === null || facts.session !== of.session ? { denied: 'unavailable' } : { facts }
   }
 
-  return { offline, live }
+  return { offline, live, service }
 }

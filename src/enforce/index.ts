@@ -51,6 +51,11 @@ export type EnforcerOptions = {
    * `asset` and `data` ask live all the same.
    */
   readonly follow?: FollowOptions
+  /**
+   * `check` takes the tokens of the tenant's service accounts too: of programs that act for nobody and hold API permissions of
+   * their own. Each is asked of Lend live, whatever `follow` says. Needs the credentials above. Without it they are refused.
+   */
+  readonly serviceAccounts?: boolean
   readonly fetch?: typeof globalThis.fetch
   /** Milliseconds since the epoch. */
   readonly now?: () => number
@@ -81,6 +86,8 @@ export type Verdict = {
   readonly session: string | null
   readonly agent: string | null
   readonly user: string | null
+  /** The service account whose token it is, where those are taken; then there is no session and no grant. */
+  readonly service?: string
   /** The grant that allows it, the first of `grants`. */
   readonly grant: HeldGrant | null
   /**
@@ -215,6 +222,9 @@ export function createEnforcer(options: EnforcerOptions): Enforcer {
   const lend = connect({ ...options, fetch, now })
 
   const follower = followerOf(options, { fetch, now })
+  const takesServices = options.serviceAccounts === true
+  if (takesServices && introspect === undefined)
+    throw new Error('lend/enforce: serviceAccounts needs the credentials of an enforcement point')
 
   const live = asking({ issuer, credentials: introspect, fetch })
 
@@ -262,13 +272,29 @@ export function createEnforcer(options: EnforcerOptions): Enforcer {
       : answer('granted', read.facts, said.shown)
   }
 
+  /** What is no session's token may be a service account's. It holds what takes no object, and may write what it holds. */
+  async function checkService(
+    token: string,
+    { permission, resource }: Wanted,
+    verdict: ReturnType<typeof verdictOn>,
+  ): Promise<Verdict> {
+    const read = await lend.service(token)
+    if ('denied' in read) return verdict(read.denied, null)
+    const { service, permissions } = read.facts
+    const holds = resource === undefined && permissions.has(permission)
+    return { ...verdict(holds ? 'granted' : 'not_granted', null), askable: false, service }
+  }
+
   async function check(token: string | null | undefined, wanted: Wanted): Promise<Verdict> {
     const { permission } = wanted
     const canonical = wanted.resource === undefined ? undefined : canonicalResource(wanted.resource)
     const resource = canonical?.ok ? canonical.value : wanted.resource
     const verdict = verdictOn({ permission, ...(resource === undefined ? {} : { resource }) })
     const read = await factsOf(token)
-    if ('denied' in read) return verdict(read.denied, null)
+    if ('denied' in read) {
+      const service = takesServices && read.denied === 'token_invalid'
+      return service ? checkService(token ?? '', wanted, verdict) : verdict(read.denied, null)
+    }
     if (canonical?.ok === false) return verdict('resource_invalid', read.facts)
     const current =
       follower === null

@@ -110,9 +110,41 @@ describe('headers that come twice', () => {
     ['the method', ['X-Original-Method', 'POST']],
     ['the token', ['Authorization', 'Bearer other']],
     ['the secret', ['X-Lend-Proxy-Secret', 'other']],
+    ['the target, in other letters', ['x-ORIGINAL-uri', '/demo/accounts/health']],
+    ['the token, in other letters', ['AUTHORIZATION', 'Bearer other']],
+    ['the request’s id', ['X-Request-Id', 'a', 'x-request-id', 'b']],
   ] as const)('%s', async (_, raw) => {
     expect(await reason({ token: session.token, raw })).toBe('HEADER_DUPLICATED')
   })
+
+  test('but a trace’s does not refuse, and is then none; nor does a header that only looks like one', async () => {
+    const id = crypto.randomUUID()
+    const trace = ['traceparent', '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01']
+    const others = ['X-Original-URJ', '/demo/accounts/health', 'X-Forwarded-Uri', '/demo/mail']
+    const raw = ['X-Request-Id', id, ...trace, ...trace, ...others, ...others]
+    expect(await reason({ token: session.token, raw })).toBe('allowed')
+    expect((await linesOf(lend, id))[0]).toMatchObject({ trace_id: null })
+  })
+})
+
+describe('the address', () => {
+  test.each(['/t/acme/forward-auth/nginxx', '/t/acme/forward-auth/nginx/', '/t/acme/forward-auth'])(
+    'is none: %s',
+    async (address) => {
+      expect((await ask(lend, { address, token: session.token })).status).toBe(404)
+    },
+  )
+
+  test.each([
+    '/t/acme/forward-auth/nginx?x=/envoy/demo',
+    '/t//acme/forward-auth/nginx',
+    '/T/acme/forward-auth/nginx',
+  ])(
+    'in another spelling lets nobody through that the plain one would not: %s',
+    async (address) => {
+      expect((await ask(lend, { address })).status).not.toBe(200)
+    },
+  )
 })
 
 describe('the proxy', () => {

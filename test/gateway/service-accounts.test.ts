@@ -325,6 +325,50 @@ describe('the doors of others', () => {
     })
   })
 
+  test('lend/enforce takes them where its owner says so, live, for what they hold and nothing else', async () => {
+    const point = await lend.enforcementPoint()
+    const options = {
+      issuer: lend.issuer(),
+      audience: lend.resource('accounts'),
+      introspect: { clientId: point.client_id, clientSecret: point.client_secret },
+    }
+    const account = await made()
+    const token = await tokenOf(account)
+    const wanted = { permission: 'accounts:read' }
+    const takes = createEnforcer({ ...options, serviceAccounts: true, follow: {} })
+    try {
+      expect(await takes.check(token, wanted)).toMatchObject({
+        ...{ allowed: true, status: 200, service: account.client_id },
+        ...{ session: null, agent: null, user: null, grant: null },
+      })
+      // Another permission, an object that an API permission does not take, and a live check of one.
+      const others = [{ permission: 'accounts.rows:my_region' }, { ...wanted, resource: 'thing/1' }]
+      for (const other of others)
+        expect(await takes.check(token, other)).toMatchObject({ allowed: false, status: 403 })
+      expect((await takes.asset(token, { ...wanted, resource: 'thing/1' })).status).toBe(401)
+      expect((await takes.data(token, { entity: 'account', action: 'read' })).status).toBe(401)
+      // For another audience, forged, and by a service that did not say that it takes them.
+      const elsewhere = createEnforcer({
+        ...options,
+        serviceAccounts: true,
+        audience: lend.resource('mail'),
+      })
+      expect((await elsewhere.check(token, wanted)).reason).toBe('token_invalid')
+      const forged = `${token.slice(0, -20)}${token.at(-20) === 'A' ? 'B' : 'A'}${token.slice(-19)}`
+      expect((await takes.check(forged, wanted)).reason).toBe('token_invalid')
+      expect((await createEnforcer(options).check(token, wanted)).reason).toBe('token_invalid')
+      await patched(account, { status: 'disabled' })
+      expect(await takes.check(token, wanted)).toMatchObject({
+        reason: 'session_over',
+        status: 401,
+      })
+    } finally {
+      await takes.close()
+    }
+    const { introspect: _, ...without } = options
+    expect(() => createEnforcer({ ...without, serviceAccounts: true })).toThrow('credentials')
+  })
+
   test('introspection knows it, live, and only for a service of the one who asks', async () => {
     const account = await made(['accounts:read'])
     const token = await tokenOf(account)
