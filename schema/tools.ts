@@ -48,6 +48,9 @@ function unprintable(text: string, control: RegExp): string | null {
   return null
 }
 
+/** Nothing that anybody could see: spaces, format characters, and what fonts leave out. */
+const UNSEEN_ALONE = /^[\s\p{Cf}\p{Default_Ignorable_Code_Point}]*$/u
+
 const codePoints = (text: string): number => [...text].length
 
 type TextBounds = { readonly min: 0 | 1; readonly max: number; readonly lines: boolean }
@@ -63,7 +66,7 @@ function text({ min, max, lines }: TextBounds) {
       if (why !== null) ctx.addIssue({ code: 'custom', message: why })
       if (codePoints(value) > max)
         ctx.addIssue({ code: 'custom', message: `is longer than ${max} characters` })
-      if (min > 0 && value.trim() === '') ctx.addIssue({ code: 'custom', message: 'is empty' })
+      if (min > 0 && UNSEEN_ALONE.test(value)) ctx.addIssue({ code: 'custom', message: 'is empty' })
     })
     .meta({ minLength: min, maxLength: max })
 }

@@ -34,9 +34,10 @@ export type Orm = PgDatabase<PgQueryResultHKT, typeof tables>
 /**
  * How a transaction's statements are planned. `once`: a connection plans each of them once, for any value, and prefers an
  * index; planning anew for each value, as Postgres would for some of them, costs more than running them. Only for flows
- * whose statements are fixed and find their rows by key, so that no value makes another plan better.
+ * whose statements are fixed and find their rows by key, so that no value makes another plan better. `by_value_and_long`: for
+ * background work that reads a month of the record, and may take an hour over one statement.
  */
-export type Planned = 'once' | 'by_value'
+export type Planned = 'once' | 'by_value' | 'by_value_and_long'
 
 /** A database: the embedded one or a server. Flows reach it only through `withTx` and `read`. */
 export type Db = {
@@ -137,6 +138,8 @@ const ONCE = { plan_cache_mode: 'force_generic_plan', random_page_cost: '1.1' }
 const SEATS_MAX = 16
 /** So long a database that says nothing is waited for; then whoever asked is told that it is away. */
 const PATIENCE_MILLIS = 10_000
+/** The same for background work that reads a month of the record. */
+const LONG_MILLIS = 3_600_000
 const AGAIN_SECONDS_MAX = 1
 const quiet = { onnotice: noop }
 
@@ -205,9 +208,10 @@ export function postgresDb(url: string, of: ServerOptions = {}): Db {
     const seat = await seats.take().catch((e: unknown) => blame(e, label))
     try {
       const run = runOn(seat.sql, count)
+      const patience = planned === 'by_value_and_long' ? LONG_MILLIS : patienceMillis
       return await inSeat(
         seat,
-        { run, orm: () => ormOn(orms, seat), planned, patienceMillis },
+        { run, orm: () => ormOn(orms, seat), planned, patienceMillis: patience },
         body,
       )
     } catch (error) {

@@ -1,8 +1,8 @@
 import { lastCheckpoint, lockCheckpoints, merkleRoot } from '../db/checkpoints.ts'
 import { dropPart, headsOfPart, holdsLater, makeMonths, partToCut } from '../db/months.ts'
-import { withTx } from '../db/tx.ts'
+import { type Tx, withTx } from '../db/tx.ts'
 import type { Ctx } from '../ports.ts'
-import { type CheckpointKey, writeCheckpoint } from './checkpoint.ts'
+import { type CheckpointKey, makeCheckpoint, writeCheckpoint } from './checkpoint.ts'
 import { secondsNow } from './live.ts'
 import { type Job, startPeriodic } from './periodic.ts'
 
@@ -26,22 +26,26 @@ export async function cutOldestPart(
   of: { readonly key: CheckpointKey; readonly keptMonths: number },
 ): Promise<string | null> {
   const { key, keptMonths } = of
-  return withTx(ctx.db, 'retention', async (tx) => {
+  const due = (tx: Tx) => partToCut(tx, { now: secondsNow(ctx.clock), keptMonths })
+  if ((await withTx(ctx.db, 'retention_due', due)) === null) return null
+  // What nothing anchored yet is anchored first, so that the cut knows of it: in a month that is over, nothing is added now.
+  await makeCheckpoint(ctx, key, 0)
+  // The long reads come before the first write: a transaction that has written holds up everybody who reads in commit order.
+  const work = async (tx: Tx): Promise<string | null> => {
     await lockCheckpoints(tx)
-    const part = await partToCut(tx, { now: secondsNow(ctx.clock), keptMonths })
+    const part = await due(tx)
     if (part === null) return null
     // The list of parts is not signed: it cannot make a month go before its time.
     if (await holdsLater(tx, part))
       throw new Error(`${part.part}: a month holds what is later than its end`)
-    // What nothing anchored yet is anchored first, so that the cut knows of it.
-    await writeCheckpoint(ctx, tx, { key, last: await lastCheckpoint(tx), cut: null })
     const heads = await headsOfPart(tx, part)
     const before = new Date(part.ends * 1000).toISOString()
     const cut = { before, heads, root: merkleRoot(heads) }
     await writeCheckpoint(ctx, tx, { key, last: await lastCheckpoint(tx), cut })
     await dropPart(tx, part)
     return before
-  })
+  }
+  return withTx(ctx.db, 'retention', work, 'by_value_and_long')
 }
 
 /**

@@ -11,7 +11,7 @@ import type { Gateway } from '../gateway/gateway.ts'
 import { userCallerFrom } from '../identity/people.ts'
 import { createMcpEndpoint } from '../mcp/endpoint.ts'
 import { iamTools } from '../mcp/iam-tools.ts'
-import { type Trace, toolGatewayUrlOf } from '../ports.ts'
+import { type Clock, type Trace, toolGatewayUrlOf } from '../ports.ts'
 import { JWKS_MAX_AGE_SECONDS } from '../tokens/keys.ts'
 import { createToolGateway, type ToolGatewayLimits } from '../tool-gateway/gateway.ts'
 import { authzenRoutes } from './authzen.ts'
@@ -19,7 +19,7 @@ import { messagePage } from './browser/pages.ts'
 import { browserRoutes, type WebConfig } from './browser/routes.ts'
 import { browserUserFrom } from './browser/sign-in.ts'
 import type { clientAddress } from './client-address.ts'
-import { doorOf } from './doors.ts'
+import { type Door, doorOf } from './doors.ts'
 import { enforceRoutes } from './enforce.ts'
 import { enforceDataRoutes } from './enforce-data.ts'
 import { enforceRevocationsRoutes } from './enforce-revocations.ts'
@@ -94,25 +94,55 @@ const peerOf = (c: Context<Env>): string | undefined => {
   return bindings.incoming === undefined ? undefined : getConnInfo(c).remote.address
 }
 
+/** So many addresses are remembered as somebody's. */
+const KNOWN_MAX = 10_000
+const KNOWN_MILLIS = 600_000
+/** What these answer to anybody proves nobody. */
+const PUBLIC_DOORS: ReadonlySet<Door> = new Set(['health', 'metadata', 'other'])
+
+/** Addresses from which somebody was let in a moment ago, the longest unseen forgotten first. */
+function knownAddresses(clock: Clock) {
+  const seen = new Map<string, number>()
+  const now = () => clock.now()
+  return {
+    has: (address: string): boolean => (seen.get(address) ?? 0) > now() - KNOWN_MILLIS,
+    add: (address: string): void => {
+      seen.delete(address)
+      seen.set(address, now())
+      const [oldest] = seen.size > KNOWN_MAX ? seen.keys() : []
+      if (oldest !== undefined) seen.delete(oldest)
+    },
+  }
+}
+
 /**
- * What an address sends that nobody answers for (401, and tenants that are not there) is counted, and beyond the limit all of
- * that address's is turned away before it costs a statement. Health is always answered.
+ * What an address sends that nobody answers for (401, and tenants that are not there) is counted, and beyond the limit that is
+ * what it gets no more answers to. From where nobody was let in of late, everything is turned away before it costs a
+ * statement; elsewhere others work behind the same address, and they go on. Health is always answered.
  */
-function unauthenticatedNoise({ ctx: { rates }, addressOf }: AppDeps) {
+function unauthenticatedNoise({ ctx: { rates, clock }, addressOf }: AppDeps) {
+  const known = knownAddresses(clock)
   const from = (c: Context<Env>): string | null =>
     addressOf?.(peerOf(c), c.req.header('x-forwarded-for')) ?? null
+  const refusalOf = async (c: Context<Env>, address: string): Promise<Response | null> => {
+    const seconds = (await rates?.look('address', address)) ?? null
+    if (seconds === null) return null
+    return tooOftenAt(doorOf(c.req.path), rateFault('address', seconds), c.var.requestId)
+  }
   return {
-    refusal: async (c: Context<Env>, requestId: string): Promise<Response | null> => {
+    before: async (c: Context<Env>): Promise<Response | null> => {
       const address = from(c)
-      const door = doorOf(c.req.path)
-      if (address === null || door === 'health') return null
-      const seconds = (await rates?.look('address', address)) ?? null
-      return seconds === null ? null : tooOftenAt(door, rateFault('address', seconds), requestId)
+      if (address === null || known.has(address) || doorOf(c.req.path) === 'health') return null
+      return refusalOf(c, address)
     },
-    note: async (c: Context<Env>): Promise<void> => {
-      const nobody = c.res.status === 401 || (c.res.status === 404 && c.var.tenant === undefined)
-      const address = nobody ? from(c) : null
-      if (address !== null) await rates?.take('address', address)
+    after: async (c: Context<Env>): Promise<void> => {
+      const address = from(c)
+      if (address === null) return
+      if (c.res.ok && !PUBLIC_DOORS.has(doorOf(c.req.path))) known.add(address)
+      if (c.res.status !== 401 && (c.res.status !== 404 || c.var.tenant !== undefined)) return
+      const refused = await refusalOf(c, address)
+      if (refused !== null) c.res = refused
+      else await rates?.take('address', address)
     },
   }
 }
@@ -206,11 +236,11 @@ export function createApp(deps: AppDeps): Hono<Env> {
     const requestId = requestIdOf(c.req.raw)
     c.set('requestId', requestId)
     const began = performance.now()
-    const refused = await noise.refusal(c, requestId)
+    const refused = await noise.before(c)
     if (refused !== null) c.res = refused
     else {
       await next()
-      await noise.note(c)
+      await noise.after(c)
     }
     deps.ctx.observe?.answered(doorOf(c.req.path), c.res.status, (performance.now() - began) / 1000)
     c.res.headers.set('x-request-id', requestId)
