@@ -48,6 +48,8 @@ export { ACCESS_TOKEN, basic, DRAFTING, RENEWALS, TOKEN_EXCHANGE, tenantOf } fro
 export type ServeOptions = {
   /** `embedded` (in memory, the default) or the URL of a Postgres database; it is migrated and seeded. */
   readonly database?: 'embedded' | (string & {})
+  /** The embedded database in this folder instead of in memory. */
+  readonly folder?: string
   /** `database` leads through a transaction pooler; this is the server itself. */
   readonly directUrl?: string
   /** Kicks go through this Redis instead of the database. */
@@ -264,7 +266,7 @@ export async function serveLend(options: ServeOptions = {}): Promise<LiveServer>
   const publicUrl = options.publicUrl ?? origin
   const raw =
     database === 'embedded'
-      ? await openEmbedded(null)
+      ? await openEmbedded(options.folder ?? null)
       : await openServer(database, databaseDirectUrl)
   const db = options.trace === undefined ? raw : tracedDb(raw, options.trace)
   const bugs: { error: unknown; requestId: string | undefined }[] = []
