@@ -13,9 +13,11 @@ import { g3 } from './rows/g3.ts'
 import { g4 } from './rows/g4.ts'
 import { g5 } from './rows/g5.ts'
 import { g6 } from './rows/g6.ts'
+import { l1 } from './rows/l1.ts'
 import { p1 } from './rows/p1.ts'
 import { p2 } from './rows/p2.ts'
 import { r1 } from './rows/r1.ts'
+import { soak } from './rows/soak.ts'
 import { t1 } from './rows/t1.ts'
 import { t2 } from './rows/t2.ts'
 import { t3 } from './rows/t3.ts'
@@ -42,10 +44,14 @@ const ROWS: Readonly<Record<string, (options: Options) => Promise<readonly Row[]
   G6: g6,
   R1: r1,
   F1: f1,
+  L1: l1,
   B1: b1,
   P1: p1,
   P2: p2,
+  soak,
 }
+/** Too long to run unless it is named. */
+const LONG = new Set(['soak'])
 /** These run on the embedded database: what a call sends to a server is not theirs to tell. */
 const EMBEDDED = new Set(['B1', 'P1', 'P2', 'G2'])
 /** Above this, others use the machine and even ratios wander. */
@@ -69,7 +75,8 @@ async function main(): Promise<void> {
       profile: { type: 'boolean', default: false },
     },
   })
-  const wanted = positionals.length === 0 ? Object.keys(ROWS) : positionals
+  const wanted =
+    positionals.length === 0 ? Object.keys(ROWS).filter((name) => !LONG.has(name)) : positionals
   const unknown = wanted.filter((name) => !Object.hasOwn(ROWS, name))
   if (unknown.length > 0)
     throw new Error(`There is no row ${unknown.join(', ')}: choose of ${Object.keys(ROWS)}.`)

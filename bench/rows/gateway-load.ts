@@ -14,7 +14,8 @@ const ACCESS_TOKEN = 'urn:ietf:params:oauth:token-type:access_token'
 /** A token for the demo's accounts that may read them, and the secret of the proxy in front of them. */
 export type Caller = { readonly token: string; readonly secret: string }
 
-async function tokenOf(world: World, session: Session): Promise<string> {
+/** A new token for the demo's accounts. */
+export async function tokenOf(world: World, session: Session): Promise<string> {
   const send = async (sent: ReturnType<typeof form>) =>
     JSON.parse((await drive(world.lend.origin, 1, [sent])).bodies[0] ?? '{}').access_token
   const control = await send(reissue(world, session))

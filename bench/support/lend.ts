@@ -51,6 +51,8 @@ export async function startLend(of: {
   readonly port?: number
   /** Of the deployment, when this is one instance more of it. */
   readonly publicUrl?: string
+  /** Whether Node's inspector listens, on loopback, at a port that the output names. */
+  readonly inspect?: boolean
   /** A folder for the profile that Node writes when the server stops. */
   readonly profile?: string
 }): Promise<Lend> {
@@ -65,7 +67,10 @@ export async function startLend(of: {
     ...(of.databaseUrl === null ? {} : { DATABASE_URL: of.databaseUrl }),
     ...(of.publicUrl === undefined ? {} : { PUBLIC_URL: of.publicUrl }),
   }
-  const flags = of.profile === undefined ? [] : ['--cpu-prof', `--cpu-prof-dir=${of.profile}`]
+  const flags = [
+    ...(of.profile === undefined ? [] : ['--cpu-prof', `--cpu-prof-dir=${of.profile}`]),
+    ...(of.inspect === true ? ['--inspect=127.0.0.1:0'] : []),
+  ]
   const child = startNode([...flags, join(root, 'dist', 'src', 'main.js')], settings)
   const origin = `http://localhost:${port}`
   await answers(origin, child, 10)

@@ -88,6 +88,7 @@ async function openWorld(of: {
   readonly databaseUrl?: (url: string) => string
   readonly scratch: Scratch
   readonly profile?: string
+  readonly inspect?: boolean
 }): Promise<World> {
   const { scratch } = of
   const folder = temporaryFolder()
@@ -96,6 +97,7 @@ async function openWorld(of: {
     databaseUrl: of.databaseUrl?.(scratch.url) ?? scratch.url,
     data: folder.path,
     ...(of.profile === undefined ? {} : { profile: of.profile }),
+    ...(of.inspect === undefined ? {} : { inspect: of.inspect }),
   })
   const found = await lend.credentials()
   const agent = found.agents.find((one) => one.templates.includes(TEMPLATE))
@@ -174,6 +176,7 @@ export async function withWorld<T>(
     /** The most that are live at once. */
     readonly sessions: number
     readonly profile?: string
+    readonly inspect?: boolean
     readonly through?: (url: string) => Promise<{ readonly url: string; readonly stop: () => void }>
   },
   body: (world: World) => Promise<T>,
@@ -186,6 +189,7 @@ export async function withWorld<T>(
       scratch,
       ...(through === undefined ? {} : { databaseUrl: () => through.url }),
       ...(of.profile === undefined ? {} : { profile: of.profile }),
+      ...(of.inspect === undefined ? {} : { inspect: of.inspect }),
     })
     try {
       return await body(world)
