@@ -205,11 +205,20 @@ export const agent = z
     app_clients: z.array(z.string()),
     jwks: z.record(z.string(), z.unknown()).optional(),
     has_secret: z.boolean(),
+    previous_secret_until: time
+      .optional()
+      .meta({ description: 'Until when the secret before this one still opens' }),
     created_at: time,
   })
   .meta({ id: 'Agent' })
 /** The secret is answered by the call that makes it and never again, not even to a repeat of that call. */
 export const agentMade = agent.extend({ client_secret: z.string().optional() })
+
+const OVERLAP_SECONDS_MAX = 7 * 24 * 3600
+/** A new secret, answered once; for how long the one that it replaces still opens. */
+export const rotation = z
+  .strictObject({ overlap_seconds: z.int().min(0).max(OVERLAP_SECONDS_MAX) })
+  .meta({ description: 'Replaces the secret; 0 closes the old one at once' })
 
 const templates = distinct(templateName, LIST_MAX)
 const apps = distinct(clientId, LIST_MAX).meta({
@@ -226,17 +235,15 @@ export const agentChange = change({
   templates: templates.optional(),
   app_clients: apps.optional(),
   jwks: jwks.nullable().optional(),
-  rotate_secret: z.literal(true).optional(),
+  rotate_secret: z
+    .union([z.literal(true), rotation])
+    .optional()
+    .meta({ description: 'A new secret, answered once; true closes the old one at once' }),
   remove_secret: z.literal(true).optional(),
 })
 
 const services = distinct(name(64), LIST_MAX)
 
-const OVERLAP_SECONDS_MAX = 7 * 24 * 3600
-/** A new secret, answered once; for how long the one that it replaces still opens. */
-export const rotation = z
-  .strictObject({ overlap_seconds: z.int().min(0).max(OVERLAP_SECONDS_MAX) })
-  .meta({ description: 'Replaces the secret; 0 closes the old one at once' })
 const subject = z.enum(['session', 'user'])
 export const resourceServer = z
   .object({

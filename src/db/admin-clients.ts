@@ -13,6 +13,8 @@ export type AgentRow = {
   readonly appClients: readonly string[]
   readonly jwks: { readonly [name: string]: unknown } | null
   readonly hasSecret: boolean
+  /** Seconds: until when the secret before this one still opens; null: there is none. */
+  readonly previousUntil: number | null
   readonly createdAt: number
 }
 
@@ -21,7 +23,8 @@ export const selectAgents = (
   of: Page & { readonly id?: string },
 ): Promise<readonly AgentRow[]> => tx.sql<AgentRow>`
   select a.id, a.name, a.status, a.template_ids as "templateIds", a.app_clients as "appClients", a.jwks,
-    a.secret_hash is not null as "hasSecret", extract(epoch from a.created_at)::float8 as "createdAt",
+    a.secret_hash is not null as "hasSecret",
+    extract(epoch from a.previous_secret_until)::float8 as "previousUntil", extract(epoch from a.created_at)::float8 as "createdAt",
     array(select t.name from unnest(a.template_ids) with ordinality as x (id, i)
       join template t on t.id = x.id order by x.i) as templates
   from agent a
@@ -33,7 +36,9 @@ export const selectAgents = (
 export async function insertAgent(
   tx: Tx,
   tenantId: TenantId,
-  a: Omit<AgentRow, 'templates' | 'hasSecret' | 'status'> & { readonly secretHash: string | null },
+  a: Omit<AgentRow, 'templates' | 'hasSecret' | 'status' | 'previousUntil'> & {
+    readonly secretHash: string | null
+  },
 ): Promise<boolean> {
   const jwks = a.jwks === null ? null : json(a.jwks)
   const made = await tx.sql`
@@ -44,7 +49,10 @@ export async function insertAgent(
   return made.length === 1
 }
 
-/** `secretHash`: absent leaves the secret as it is, null takes it away. */
+/**
+ * `secretHash`: absent leaves both secrets as they are, null takes them away; given, the one before stays until `previousUntil`,
+ * if that is.
+ */
 export async function updateAgent(
   tx: Tx,
   tenantId: TenantId,
@@ -52,11 +60,16 @@ export async function updateAgent(
   secretHash: string | null | undefined,
 ): Promise<void> {
   const jwks = a.jwks === null ? null : json(a.jwks)
+  const keeps = secretHash === undefined
+  const until = secretHash === null ? null : a.previousUntil
   await tx.sql`
     update agent set status = ${a.status}, jwks = ${jwks}::text::jsonb,
       app_clients = ${a.appClients}::text[], template_ids = ${a.templateIds}::text[],
-      secret_hash = case when ${secretHash === undefined}::boolean then secret_hash
-        else ${secretHash ?? null}::text end
+      previous_secret_hash = case when ${keeps}::boolean then previous_secret_hash
+        when ${until}::float8 is null then null else secret_hash end,
+      previous_secret_until = case when ${keeps}::boolean then previous_secret_until
+        when secret_hash is null then null else to_timestamp(${until}::float8) end,
+      secret_hash = case when ${keeps}::boolean then secret_hash else ${secretHash ?? null}::text end
     where tenant_id = ${tenantId} and id = ${a.id}`
 }
 

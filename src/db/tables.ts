@@ -245,6 +245,8 @@ export const agent = pgTable('agent', {
   name: text('name').notNull(),
   status: text('status').notNull().default('active'),
   secretHash: text('secret_hash'),
+  previousSecretHash: text('previous_secret_hash'),
+  previousSecretUntil: timestamp('previous_secret_until', { withTimezone: true, precision: 3 }),
   jwks: jsonb('jwks'),
   appClients: text('app_clients').array().notNull(),
   templateIds: text('template_ids').array().notNull(),

@@ -160,7 +160,8 @@ async function clientById(
   const { id, now, issuer } = of
   const rows = await tx.sql<ClientRow>`
     select 'agent' as kind, id, status, null::text[] as services, null::text[] as resources, false as "asksAboutUsers", secret_hash,
-        null::text as previous_hash, 0 as version, jwks,
+        case when previous_secret_until > to_timestamp(${now}::float8) then previous_secret_hash end as previous_hash,
+        0 as version, jwks,
         json_build_object('appClients', app_clients, 'providers', (
           select coalesce(json_agg(json_build_object('id', p.id, 'issuer', p.issuer, 'audience', p.audience,
             'firstPartyClients', p.first_party_clients, 'createsUsers', p.creates_users,

@@ -18,6 +18,9 @@ import { checkRegisteredJwks, hashSecret } from '../../tokens/client-auth.ts'
 import { secondsNow } from '../live.ts'
 import { badField, given, recordChange, taken } from './change.ts'
 import { endLiveSessions } from './end-sessions.ts'
+import { previousUntil, type Rotation } from './rotation.ts'
+
+const AT_ONCE: Rotation = { overlap_seconds: 0 }
 
 type Jwks = { readonly [name: string]: unknown }
 
@@ -126,7 +129,8 @@ export type AgentPatch = {
   readonly app_clients?: readonly string[] | undefined
   /** Null takes the keys away. */
   readonly jwks?: Jwks | null | undefined
-  readonly rotate_secret?: true | undefined
+  /** True: the one before is dead at once. */
+  readonly rotate_secret?: true | Rotation | undefined
   readonly remove_secret?: true | undefined
 }
 
@@ -138,8 +142,9 @@ async function patchFault(tx: Tx, caller: UserCaller, patch: AgentPatch): Promis
 }
 
 /**
- * Changes an agent. Disabling it ends its live sessions in the same commit. An agent always keeps a credential (422);
- * its old secret is dead as soon as a rotation is answered. A shorter list of templates gates new roots only.
+ * Changes an agent. Disabling it ends its live sessions in the same commit. An agent always keeps a credential (422); its old
+ * secret is dead as soon as a rotation is answered, or when the overlap that was asked for is over. A shorter list of
+ * templates gates new roots only.
  */
 export async function changeAgent(
   ctx: Ctx,
@@ -169,9 +174,14 @@ export async function changeAgent(
   const secret = patch.rotate_secret ? ctx.ids.secret() : undefined
   const hash =
     secret !== undefined ? hashSecret(secret) : patch.remove_secret === true ? null : undefined
+  const rotation = patch.rotate_secret === true ? AT_ONCE : patch.rotate_secret
+  const until = rotation === undefined ? before.previousUntil : previousUntil(ctx, rotation)
   const status = patch.status ?? before.status
   const appClients = [...new Set(patch.app_clients ?? before.appClients)]
-  const next = { ...before, status, jwks, appClients, templateIds: templates.value }
+  const next = {
+    ...{ ...before, status, jwks, appClients },
+    ...{ previousUntil: until, templateIds: templates.value },
+  }
   await updateAgent(tx, tenantId, next, hash)
 
   const journal = new Journal(ctx, tenantId)
@@ -185,6 +195,7 @@ export async function changeAgent(
     templates: names,
     app_clients,
     keys,
+    overlap_seconds: rotation?.overlap_seconds,
     secret: rotate_secret ? 'rotated' : remove_secret ? 'removed' : undefined,
     ...ended?.counts,
   })

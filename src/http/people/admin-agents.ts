@@ -7,12 +7,12 @@ import { iso } from '../../db/view-sessions.ts'
 import { ok } from '../../fault.ts'
 import { changeAgent, createAgent } from '../../flows/admin/agents.ts'
 import { byId, list, one, paged, READERS, WRITERS, writeWithSecret } from './admin-common.ts'
-import { endpoint, type Mount } from './endpoint.ts'
+import { endpoint, type Mount, type PeopleContext } from './endpoint.ts'
 
 const tag = 'admin: agents'
 const PATH = '/admin/agents'
 
-const view = (a: AgentRow) => ({
+const view = (c: PeopleContext) => (a: AgentRow) => ({
   id: a.id,
   name: a.name,
   status: a.status,
@@ -20,6 +20,9 @@ const view = (a: AgentRow) => ({
   app_clients: a.appClients,
   ...(a.jwks === null ? {} : { jwks: a.jwks }),
   has_secret: a.hasSecret,
+  ...(a.previousUntil === null || a.previousUntil <= c.var.ctx.clock.now() / 1000
+    ? {}
+    : { previous_secret_until: iso(a.previousUntil) }),
   created_at: iso(a.createdAt),
 })
 
@@ -35,7 +38,7 @@ export const mountAdminAgents: Mount = (api) => {
       query: z.strictObject(paged),
       answers: { 200: listOf(agent) },
     },
-    (c, { query }) => list(c, 'list_agents', query, { select: selectAgents, view }),
+    (c, { query }) => list(c, 'list_agents', query, { select: selectAgents, view: view(c) }),
   )
   endpoint(
     api,
@@ -54,7 +57,7 @@ export const mountAdminAgents: Mount = (api) => {
           const of = { tenantId: c.var.tenant.id, id: params.id, after: FIRST, limit: 1 }
           return (await selectAgents(tx, of))[0]
         },
-        view,
+        view: view(c),
       }),
   )
   endpoint(
@@ -75,7 +78,7 @@ export const mountAdminAgents: Mount = (api) => {
         const made = await createAgent(c.var.ctx, c.var.caller, body, tx)
         if (!made.ok) return made
         const { agent: row, secret } = made.value
-        return ok({ written: { status: 201, body: view(row) }, secret })
+        return ok({ written: { status: 201, body: view(c)(row) }, secret })
       }),
   )
   endpoint(
@@ -97,7 +100,7 @@ export const mountAdminAgents: Mount = (api) => {
         const made = await changeAgent(c.var.ctx, c.var.caller, params.id, body, tx)
         if (!made.ok) return made
         const { agent: row, secret } = made.value
-        return ok({ written: { status: 200, body: view(row) }, secret })
+        return ok({ written: { status: 200, body: view(c)(row) }, secret })
       }),
   )
 }
