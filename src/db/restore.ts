@@ -110,6 +110,9 @@ async function refuseFull(sql: postgres.Sql): Promise<void> {
     )
 }
 
+/** One statement may go through all of the record. */
+const RESTORE_MILLIS_MAX = 3_600_000
+
 /**
  * A server's database from what `load` puts into it, all or nothing; migrated to this program's schema. Instances that start
  * meanwhile wait, and after a restore that was killed they refuse to. Throws `CannotRestore` when it is not empty.
@@ -140,7 +143,10 @@ export async function restoreServer(url: string, load: () => Promise<void>): Pro
     await undo()
     throw error
   }
-  const db = postgresDb(url, { readers: 2, seats: 4, name: 'lend restore' })
+  const db = postgresDb(url, {
+    ...{ readers: 2, seats: 4, name: 'lend restore' },
+    patienceMillis: RESTORE_MILLIS_MAX,
+  })
   return {
     db,
     finish: async () => {
