@@ -242,6 +242,8 @@ test('forward-auth asks no limiter', async () => {
 
 describe('unauthenticated noise of one address', () => {
   test('is turned away at every door in its own words; health is answered', async () => {
+    // Nobody was let in from here of late.
+    lend.clock.advance(601)
     limited({ address: 3 })
     for (let i = 0; i < 3; i++) expect((await lend.api(null, 'GET', '/me')).status).toBe(401)
     const before = db.statements()
@@ -256,6 +258,16 @@ describe('unauthenticated noise of one address', () => {
     expect(mcp.body).toMatchObject({ error: { data: { code: 'rate_limited' } } })
     expect(db.statements()).toBe(before)
     expect((await lend.request('/livez')).status).toBe(200)
+  })
+
+  test('does not stop those who work behind the same address', async () => {
+    expect((await reissue()).status).toBe(200)
+    limited({ address: 3 })
+    for (let i = 0; i < 3; i++) expect((await lend.api(null, 'GET', '/me')).status).toBe(401)
+    expectLater(await lend.api(null, 'GET', '/me'))
+    expectLater(await reissue({ ...agent, client_secret: 'wrong' }))
+    expect((await reissue()).status).toBe(200)
+    expectLater(await lend.api(null, 'GET', '/me'))
   })
 
   test('counts tenants that are not there, and nothing that is answered well', async () => {

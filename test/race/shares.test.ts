@@ -29,19 +29,20 @@ describe.skipIf(postgresIsLeftOut)('connections', () => {
   /** Transactions of a tenant that stay open until they are let go. */
   function flood(ctx: Ctx, count: number) {
     let begun = 0
-    let letGo = (): void => {}
-    const held = new Promise<void>((done) => {
-      letGo = done
-    })
+    let isOver = false
     const all = Array.from({ length: count }, () =>
       withTx(ctx.db, 'flood', async (tx) => {
         await tx.sql`select 1`
         begun++
-        await held
+        // A transaction that says nothing is taken for lost.
+        while (!isOver) {
+          await new Promise((done) => setTimeout(done, 50))
+          await tx.sql`select 1`
+        }
       }),
     )
     const end = () => {
-      letGo()
+      isOver = true
       return Promise.all(all)
     }
     return { begun: () => begun, end }
