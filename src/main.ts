@@ -14,6 +14,7 @@ import { doorRoutes } from './demo/door.ts'
 import { startDemo } from './demo/start.ts'
 import { afterDemoSignIn, demoWebConfig } from './demo/world.ts'
 import { createDrain, type Drain } from './drain.ts'
+import { isOutage } from './fault.ts'
 import type { Job } from './flows/periodic.ts'
 import { type Gateway, startGateway } from './gateway/gateway.ts'
 import { createApp } from './http/app.ts'
@@ -331,6 +332,13 @@ function stopOnSignal(of: {
   process.on('SIGTERM', () => void stop('SIGTERM', of.graceMillis))
   process.on('SIGINT', () => void stop('SIGINT', 0))
 }
+
+// The driver asks each new connection for its types, by a promise that nobody holds. If the connection is lost meanwhile, that is an
+// outage like any other, and whoever waits for the connection is told; it must not end the process.
+process.on('unhandledRejection', (error) => {
+  if (!isOutage(error)) throw error
+  log.warn({ err: error }, 'a connection to the database was lost while it was made')
+})
 
 main().catch((error: unknown) => {
   if (error instanceof BadSetting) {
