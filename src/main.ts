@@ -333,8 +333,8 @@ function stopOnSignal(of: {
   process.on('SIGINT', () => void stop('SIGINT', 0))
 }
 
-// The driver asks each new connection for its types, by a promise that nobody holds. If the connection is lost meanwhile, that is an
-// outage like any other, and whoever waits for the connection is told; it must not end the process.
+// The driver asks each new connection for its types, by a promise that nobody holds. If the connection is lost meanwhile,
+// that is an outage like any other, and whoever waits for the connection is told; it must not end the process.
 process.on('unhandledRejection', (error) => {
   if (!isOutage(error)) throw error
   log.warn({ err: error }, 'a connection to the database was lost while it was made')
