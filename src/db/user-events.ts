@@ -25,6 +25,13 @@ export async function eventHorizon(tx: Tx): Promise<EventPlace> {
   return { xid: row?.xid ?? '0', n: '0' }
 }
 
+/** Whether a place lies ahead of all that was ever written here: it is another server's, from before a restore. */
+export async function isAhead(tx: Tx, place: EventPlace): Promise<boolean> {
+  const [row] = await tx.sql<{ ahead: boolean }>`
+    select ${place.xid}::text::xid8 >= pg_snapshot_xmax(pg_current_snapshot()) as ahead`
+  return row?.ahead ?? false
+}
+
 /** The next events of one person after a place. Rows of a transaction that others may still overtake wait. */
 export const eventsAfter = (
   tx: Tx,

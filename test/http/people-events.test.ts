@@ -108,6 +108,16 @@ test('starts with ready, then request, answer, grant, session and rule as they h
   })
 })
 
+test('after a place of another server, from before a restore, goes on from now', async () => {
+  const stream = await listen('maya', { after: '9000000000000000000-1' })
+  const ready = await stream.next()
+  expect(ready?.event).toBe('ready')
+  expect(ready?.id).toMatch(/^\d{1,12}-0$/)
+  const session = await people.world.start('maya')
+  const [started] = await stream.take(1)
+  expect(started?.data).toMatchObject({ type: 'session.started', session_id: session })
+})
+
 test('goes on after the last event that was seen: none lost, none twice', async () => {
   const first = await listen('maya')
   const ready = await first.next()

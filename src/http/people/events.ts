@@ -1,8 +1,14 @@
 import { type SSEStreamingApi, streamSSE } from 'hono/streaming'
 import { z } from 'zod'
 import type { ActivityType } from '../../core/activity.ts'
-import { withRead } from '../../db/tx.ts'
-import { type EventPlace, type EventRow, eventHorizon, eventsAfter } from '../../db/user-events.ts'
+import { type Tx, withRead } from '../../db/tx.ts'
+import {
+  type EventPlace,
+  type EventRow,
+  eventHorizon,
+  eventsAfter,
+  isAhead,
+} from '../../db/user-events.ts'
 import { iso } from '../../db/view-sessions.ts'
 import { authenticate, type Person } from './auth.ts'
 import { endpoint, type Mount, type PeopleContext, problemFor } from './endpoint.ts'
@@ -82,6 +88,10 @@ class Alarm {
   }
 }
 
+/** Where to go on; a place that never was here would be waited for in vain, so what comes from now on is told. */
+const placeIn = async (tx: Tx, from: EventPlace | null): Promise<EventPlace> =>
+  from === null || (await isAhead(tx, from)) ? eventHorizon(tx) : from
+
 /** Writes what is new, waits, and again; until the client leaves, the person may no longer listen, or the server stops. */
 async function follow(
   c: PeopleContext,
@@ -96,7 +106,7 @@ async function follow(
   const onStopping = () => alarm.ring()
   deps.stopping?.addEventListener('abort', onStopping)
   try {
-    let place = from ?? (await withRead(ctx.db, 'event_horizon', eventHorizon))
+    let place = await withRead(ctx.db, 'event_horizon', (tx) => placeIn(tx, from))
     // Told at once, so that a client that loses the line before its first event can go on from here.
     await stream.writeSSE({ event: 'ready', id: idOf(place), data: '{}', retry: RECONNECT_MILLIS })
     let looked = performance.now()
