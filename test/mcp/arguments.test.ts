@@ -68,6 +68,8 @@ const BAD: readonly (readonly [ToolName, unknown, string, RegExp])[] = [
   ['iam.request_access', narrowed({ a: long(16_001) }), 'items.0.narrow', /longer than/],
   ['iam.request_access', ask({ reason: true }), 'reason', /must be text/],
   ['iam.request_access', ask({ reason: '\t' }), 'reason', /empty/],
+  // Characters, but none that its reader could see.
+  ['iam.request_access', ask({ reason: '\u202e \u2066\u200b\u3164' }), 'reason', /empty/],
   ['iam.request_access', ask({ reason: long(501) }), 'reason', /longer than 500/],
   ['iam.request_access', ask({ reason: NUL }), 'reason', /control character/],
   ['iam.request_access', ask({ reason: 'a\u001b[2Jb' }), 'reason', /control character/],
