@@ -78,7 +78,9 @@ async function openSeat(url: string, options: postgres.Options<never>): Promise<
   }
 }
 
-type Waiting = { readonly resolve: (seat: Seat) => void; readonly reject: (error: unknown) => void }
+type Asking = { readonly resolve: (seat: Seat) => void; readonly reject: (error: unknown) => void }
+/** In line; `called` when it is their turn, from where on nobody's patience ends but the connection's own. */
+type Waiting = Asking & { readonly called: () => void }
 
 /**
  * At most `most` connections, opened when they are needed and kept. Whoever finds none free waits in line, for at most
@@ -99,7 +101,7 @@ export function createSeats(
   let closed = false
   let idle: (() => void) | undefined
 
-  function openFor(one: Waiting): void {
+  function openFor(one: Asking): void {
     made++
     openSeat(url, options).then(
       (seat) => {
@@ -114,9 +116,15 @@ export function createSeats(
     )
   }
 
+  function callFirst(): Waiting | undefined {
+    const one = waiting.shift()
+    one?.called()
+    return one
+  }
+
   /** After a seat has gone: the first in line may have a new one. */
   function next(): void {
-    const one = waiting.shift()
+    const one = callFirst()
     if (one !== undefined) openFor(one)
     else if (closed && made === 0) idle?.()
   }
@@ -127,21 +135,12 @@ export function createSeats(
     next()
   }
 
-  function waitInLine(resolve: Waiting['resolve'], reject: Waiting['reject']): void {
+  function waitInLine({ resolve, reject }: Asking): void {
     const late = setTimeout(() => {
       waiting.splice(waiting.indexOf(one), 1)
       reject(busy())
     }, of.patienceMillis)
-    const one: Waiting = {
-      resolve: (seat) => {
-        clearTimeout(late)
-        resolve(seat)
-      },
-      reject: (error) => {
-        clearTimeout(late)
-        reject(error)
-      },
-    }
+    const one: Waiting = { resolve, reject, called: () => clearTimeout(late) }
     waiting.push(one)
   }
 
@@ -160,13 +159,13 @@ export function createSeats(
       }
       return new Promise((resolve, reject) => {
         if (made < of.most) openFor({ resolve, reject })
-        else waitInLine(resolve, reject)
+        else waitInLine({ resolve, reject })
       })
     },
     give: (seat) => {
       seat.onLost = () => undefined
       if (!seat.idle || seat.lost) return discard(seat)
-      const one = waiting.shift()
+      const one = callFirst()
       if (one !== undefined) return one.resolve(seat)
       if (closed) return discard(seat)
       free.push(seat)

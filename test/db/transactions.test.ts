@@ -233,6 +233,37 @@ describe.skipIf(postgresIsLeftOut)('connections of transactions on a Postgres se
     await wire.close()
   })
 
+  it('a connection that is made for who waited long in line is theirs, and stays in use', async () => {
+    const wire = await wireTo(Number(new URL(scratch.url).port || 5432))
+    const url = through(scratch.url, wire.port)
+    const db = postgresDb(url, { readers: 1, seats: 1, patienceMillis: 1_000 })
+    const wait = (millis: number) => new Promise((done) => setTimeout(done, millis))
+    let isSilent = false
+    const silent = outcome(
+      db.begin('test', async (tx) => {
+        await pidIn(tx)
+        isSilent = true
+        await wait(5_000)
+      }),
+    )
+    await expect.poll(() => isSilent).toBe(true)
+    await wait(200)
+    // Its turn comes when the silent one is given up, and the new connection takes longer than it would still have waited.
+    const [first, second] = [outcome(db.begin('test', pidIn)), outcome(db.begin('test', pidIn))]
+    wire.slow(100)
+    expect(await silent).toBe('CONNECTION_CLOSED')
+    expect(await first).toBeGreaterThan(0)
+    wire.mend()
+    // Who stood behind has either had the connection or run out of patience; it did not take the place of another.
+    expect([true, 'CONNECTION_CLOSED']).toContain(
+      await second.then((one) => Number(one) > 0 || one),
+    )
+    expect(await outcome(db.begin('test', pidIn))).toBeGreaterThan(0)
+    expect(db.connections()).toMatchObject({ open: 1, busy: 0, waiting: 0 })
+    await db.close()
+    await wire.close()
+  }, 20_000)
+
   it('a statement after the end of its transaction is refused, so nothing is written beside it', async () => {
     const db = open(1)
     const kept = await db.begin('test', async (tx) => tx)
