@@ -15,6 +15,7 @@ import type {
   TenantId,
   UserId,
 } from '../core/vocabulary.ts'
+import { READS, shareReads } from './batches.ts'
 import { CATALOG_GUARD, guardKey } from './guard.ts'
 import {
   type CatalogRow,
@@ -26,7 +27,7 @@ import {
   type Node,
   type Tree,
 } from './tree.ts'
-import { json, type Tx } from './tx.ts'
+import { type Db, hotRead, json, type Tx } from './tx.ts'
 
 type SessionSql = Omit<
   Node,
@@ -37,6 +38,7 @@ type SessionSql = Omit<
   | 'ceilings'
   | 'sensitiveMarks'
   | 'children'
+  | 'context'
   | 'grants'
   | 'pending'
   | 'head'
@@ -44,20 +46,26 @@ type SessionSql = Omit<
   chainSeq: number
   chainHash: string
   requestTimes: number[]
+}
+
+type VersionSql = {
+  templateId: TemplateId
+  version: number
   ceiling: Item[]
   modes: Mode[]
-  ownLimits: Limits
+  limits: Limits
   sensitive: Item[]
-  enablement: 'on' | 'off' | null
-  kept: Item[] | null
-  keptModes: Mode[] | null
-  keptLimits: Partial<Limits> | null
-  adoptedCeiling: Item[] | null
-  adoptedModes: Mode[] | null
-  adoptedLimits: Limits | null
-  adoptedSensitive: Item[] | null
   children: Child[]
-  adoptedChildren: Child[] | null
+  context: string
+}
+
+type EnabledSql = {
+  templateId: TemplateId
+  status: 'on' | 'off'
+  adopted: number
+  kept: Item[]
+  modes: Mode[]
+  limits: Partial<Limits>
 }
 
 /** Which tree: by one of its sessions, by the refresh token that one of an agent's sessions has, or by a user's prompt. */
@@ -128,6 +136,8 @@ type NamedSql = { n: number; id: SessionId; rootId: SessionId; userId: UserId }
 type TreeSql = {
   named: NamedSql[]
   sessions: SessionSql[]
+  versions: VersionSql[]
+  enabled: EnabledSql[]
   grants: GrantSql[]
   access: (ItemJson & { userId: UserId })[]
   rules: (RuleSql & { userId: UserId })[]
@@ -149,7 +159,13 @@ const selectTrees = (tx: Tx, of: Reading, wanted: readonly Wanted[]) => tx.sql<T
       as w (n integer, "sessionId" text, "refreshHash" text, "agentId" text, "requestId" text, "userId" text)),
   named as materialized (
     select id, root_id, user_id from session
-    where tenant_id = ${of.tenantId} and id = any(array(select id from wanted)))
+    where tenant_id = ${of.tenantId} and id = any(array(select id from wanted))),
+  live as materialized (
+    select * from session s where s.root_id = any(array(select root_id from named))
+      and (s.status = 'active' or s.id = any(array(select id from named)))),
+  enabled as materialized (
+    select e.template_id, e.status, e.adopted_version, e.kept, e.modes, e.limits from enablement e
+    where e.tenant_id = ${of.tenantId} and e.template_id = any(array(select template_id from live)))
   select
     (select coalesce(json_agg(x), '[]') from (
       select w.n, d.id, d.root_id as "rootId", d.user_id as "userId"
@@ -161,26 +177,26 @@ const selectTrees = (tx: Tx, of: Reading, wanted: readonly Wanted[]) => tx.sql<T
         s.status, s.end_reason as "endReason", s.read_only as "readOnly", s.version, s.task, s.claimed_at is not null as claimed,
         extract(epoch from s.created_at)::float8 as "createdAt", extract(epoch from s.expires_at)::float8 as "expiresAt",
         s.mode as "rowMode", extract(epoch from s.mode_expires_at)::float8 as "modeExpiresAt",
-        s.chain_seq as "chainSeq", s.chain_hash as "chainHash", s.request_times as "requestTimes",
-        v.ceiling, v.modes, v.limits as "ownLimits", v.sensitive, v.children, v.context, e.status as enablement, e.kept, e.modes as "keptModes", e.limits as "keptLimits",
-        w.ceiling as "adoptedCeiling", w.modes as "adoptedModes", w.limits as "adoptedLimits",
-        w.sensitive as "adoptedSensitive", w.children as "adoptedChildren"
-      from session s
+        s.chain_seq as "chainSeq", s.chain_hash as "chainHash", s.request_times as "requestTimes"
+      from live s
       join agent a on a.id = s.agent_id
       join app_user u on u.id = s.user_id
       join template t on t.id = s.template_id
-      join template_version v on v.template_id = s.template_id and v.version = s.template_version
-      left join enablement e on e.tenant_id = s.tenant_id and e.template_id = s.template_id
-      left join template_version w on w.template_id = e.template_id and w.version = e.adopted_version
-      where s.root_id = any(array(select root_id from named))
-        and (s.status = 'active' or s.id = any(array(select id from named))) order by s.depth, s.created_at, s.id) x) as sessions,
+      order by s.depth, s.created_at, s.id) x) as sessions,
+    (select coalesce(json_agg(x), '[]') from (
+      select v.template_id as "templateId", v.version, v.ceiling, v.modes, v.limits, v.sensitive, v.children, v.context
+      from (select template_id, template_version as version from live
+        union select template_id, adopted_version from enabled) k
+      join template_version v on v.template_id = k.template_id and v.version = k.version) x) as versions,
+    (select coalesce(json_agg(x), '[]') from (
+      select template_id as "templateId", status, adopted_version as adopted, kept, modes, limits from enabled) x) as enabled,
     (select coalesce(json_agg(x), '[]') from (
       select g.id, g.session_id as "sessionId", g.permission_id as permission, g.resource, g.narrow, g.uses,
         g.read_only as "readOnly", g.source, g.rule_id as "ruleId", g.request_id as "requestId",
         g.inherited_from as "inheritedFrom", g.parent_session_id as "parentSessionId",
         extract(epoch from g.created_at)::float8 as "createdAt", extract(epoch from g.last_used_at)::float8 as "lastUsedAt"
-      from access_grant g join session s on s.id = g.session_id
-      where s.root_id = any(array(select root_id from named)) order by g.created_at, g.id) x) as grants,
+      from access_grant g
+      where g.session_id = any(array(select id from live)) order by g.created_at, g.id) x) as grants,
     (select coalesce(json_agg(x), '[]') from (
       select distinct x.user_id as "userId", x.permission_id as permission, x.resource, null::jsonb as narrow from user_access x
       where x.user_id = any(array(select user_id from named)) and x.tenant_id = ${of.tenantId}) x) as access,
@@ -204,27 +220,35 @@ const selectTrees = (tx: Tx, of: Reading, wanted: readonly Wanted[]) => tx.sql<T
       where not p.retired and p.id in (
         select unnest(${of.asked ?? []}::text[])
         union all
-        select g.permission_id from access_grant g join session s on s.id = g.session_id where s.root_id = any(array(select root_id from named))
+        select g.permission_id from access_grant g where g.session_id = any(array(select id from live))
         union all
         select i.permission_id from access_request r join request_item i on i.request_id = r.id
         where r.root_id = any(array(select root_id from named)) and r.status = 'pending')) x) as catalog,
     (select coalesce(json_agg(x), '[]') from (
       select f.scope, f.target_id as "targetId" from frozen f where f.tenant_id = ${of.tenantId}) x) as frozen`
 
-function nodeOf(row: SessionSql, now: number, grants: GrantSql[], items: ItemSql[]): Node {
-  const {
-    chainSeq,
-    chainHash,
-    requestTimes: _,
-    ceiling,
-    modes,
-    ownLimits,
-    sensitive,
-    ...rest
-  } = row
-  const enabled = row.enablement === 'on'
-  const allowedModes = modes.filter(
-    (mode) => (row.keptModes ?? []).includes(mode) && (row.adoptedModes ?? []).includes(mode),
+/** What a session's template is, as it runs and as its tenant adopted and cut it. */
+type TemplateOf = {
+  readonly runs: VersionSql
+  readonly adopted: VersionSql | undefined
+  readonly enabled: EnabledSql | undefined
+}
+
+function templateOf(row: TreeSql, session: SessionSql): TemplateOf {
+  const versionIs = (version: number | undefined) =>
+    row.versions.find((v) => v.templateId === session.templateId && v.version === version)
+  const enabled = row.enabled.find((e) => e.templateId === session.templateId)
+  const runs = versionIs(session.templateVersion)
+  assert(runs, 'a session runs a template version')
+  return { runs, enabled, adopted: versionIs(enabled?.adopted) }
+}
+
+function nodeOf(row: SessionSql, template: TemplateOf, now: number, of: TreeSql): Node {
+  const { chainSeq, chainHash, requestTimes: _, ...rest } = row
+  const { runs, adopted, enabled } = template
+  const isOn = enabled?.status === 'on'
+  const allowedModes = runs.modes.filter(
+    (mode) => (enabled?.modes ?? []).includes(mode) && (adopted?.modes ?? []).includes(mode),
   )
   return {
     ...rest,
@@ -235,14 +259,15 @@ function nodeOf(row: SessionSql, now: number, grants: GrantSql[], items: ItemSql
       now,
     }),
     allowedModes,
-    limits: lowered(lowered(ownLimits, row.adoptedLimits ?? {}), row.keptLimits ?? {}),
-    enabled,
+    limits: lowered(lowered(runs.limits, adopted?.limits ?? {}), enabled?.limits ?? {}),
+    enabled: isOn,
     // Not turned on: an empty list covers nothing, so nothing is in the ceiling.
-    ceilings: [ceiling, row.adoptedCeiling ?? [], enabled ? (row.kept ?? []) : []],
-    children: [row.children, row.adoptedChildren ?? []],
-    sensitiveMarks: [...sensitive, ...(row.adoptedSensitive ?? [])],
-    grants: grants.filter((g) => g.sessionId === row.id).map((g) => ({ ...g, item: itemOf(g) })),
-    pending: items
+    ceilings: [runs.ceiling, adopted?.ceiling ?? [], isOn ? enabled.kept : []],
+    children: [runs.children, adopted?.children ?? []],
+    sensitiveMarks: [...runs.sensitive, ...(adopted?.sensitive ?? [])],
+    context: runs.context,
+    grants: of.grants.filter((g) => g.sessionId === row.id).map((g) => ({ ...g, item: itemOf(g) })),
+    pending: of.items
       .filter((i) => i.sessionId === row.id && i.outcome === 'pending')
       .map((i) => ({ ...i, item: itemOf(i) })),
     head: { seq: chainSeq, hash: chainHash },
@@ -274,6 +299,25 @@ export const lockTree = async (tx: Tx, of: TreeOf): Promise<Tree | null> =>
 export const readTree = async (tx: Tx, of: TreeOf): Promise<Tree | null> =>
   (await readTrees(tx, of, [wantedIn(of)]))[0] ?? null
 
+/** `readTree` outside a transaction, for checks: those of one tenant that come at once share a statement. */
+export const checkedTree = (
+  db: Db,
+  of: { readonly tenantId: TenantId; readonly sessionId: SessionId; readonly now: number },
+): Promise<Tree | null> => checkedTrees(db, { id: of.tenantId }, of)
+
+const checkedTrees = shareReads(
+  (
+    db,
+    { id: tenantId }: { readonly id: TenantId },
+    all: readonly { readonly sessionId: SessionId; readonly now: number }[],
+  ) => {
+    const now = Math.max(...all.map((one) => one.now))
+    const wanted = all.map(({ sessionId }) => ({ sessionId }))
+    return hotRead(db, 'check_session', (tx) => readTrees(tx, { tenantId, now }, wanted))
+  },
+  READS,
+)
+
 const wantedIn = (of: TreeOf): Wanted => {
   if ('sessionId' in of) return { sessionId: of.sessionId }
   if ('refreshHash' in of) return { refreshHash: of.refreshHash, agentId: of.agentId }
@@ -298,7 +342,7 @@ function treeOf(row: TreeSql, catalog: Tree['catalog'], named: NamedSql, now: nu
     (s) => s.rootId === named.rootId && (s.status === 'active' || s.id === named.id),
   )
   const items = row.items.filter((i) => i.rootId === named.rootId)
-  const nodes = sessions.map((session) => nodeOf(session, now, row.grants, items))
+  const nodes = sessions.map((session) => nodeOf(session, templateOf(row, session), now, row))
   const root = nodes.find((node) => node.parentId === null) ?? nodes[0]
   if (root === undefined) return null
   const byTemplate = new Map<TemplateId, Rule[]>()

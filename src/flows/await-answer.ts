@@ -1,9 +1,9 @@
 import type { AgentCaller } from '../callers.ts'
 import type { DecisionReason } from '../core/reason.ts'
 import type { GrantId, ItemId, SessionId } from '../core/vocabulary.ts'
-import { json, withRead } from '../db/tx.ts'
+import { type Batches, createBatches } from '../db/batches.ts'
+import { hotRead, json } from '../db/tx.ts'
 import type { Ctx } from '../ports.ts'
-import { type Batches, createBatches } from './batches.ts'
 
 export type Answered = {
   readonly id: ItemId
@@ -29,7 +29,7 @@ const NOTHING: Look = { items: [], open: false, held: [] }
 
 /** One statement for all who wait here: a kick wakes every one of them at once. */
 const lookAll = (ctx: Ctx, asking: readonly Asking[]): Promise<readonly Look[]> =>
-  withRead(ctx.db, 'await_answer', async (tx) => {
+  hotRead(ctx.db, 'await_answer', async (tx) => {
     const asked = asking.map((one, n) => ({ n, ...one }))
     const rows = await tx.sql<{
       n: number

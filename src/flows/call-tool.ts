@@ -9,7 +9,7 @@ import { lostNow } from '../db/endings.ts'
 import { findToolServer, type ServedToolServer } from '../db/tool-servers.ts'
 import { type Node, subjectOf, type Tree } from '../db/tree.ts'
 import { lockTree, readTree } from '../db/tree-read.ts'
-import { hotTx, type Tx, withRead } from '../db/tx.ts'
+import { hotRead, hotTx, type Tx } from '../db/tx.ts'
 import { type Fault, fail, ok, type Result } from '../fault.ts'
 import type { Ctx } from '../ports.ts'
 import { freezeFault, liveNode, secondsNow } from './live.ts'
@@ -30,7 +30,7 @@ export type Upstream = {
 }
 
 export const toolServerExists = (ctx: Ctx, tenant: TenantRef, name: string): Promise<boolean> =>
-  withRead(ctx.db, 'tool_server_exists', async (tx) => {
+  hotRead(ctx.db, 'tool_server_exists', async (tx) => {
     const server = await findToolServer(tx, { tenantId: tenant.id, name })
     return server !== null
   })
@@ -61,7 +61,7 @@ export const callableTools = (
   caller: AgentCaller,
   name: string,
 ): Promise<Result<Callable>> =>
-  withRead(ctx.db, 'callable_tools', async (tx): Promise<Result<Callable>> => {
+  hotRead(ctx.db, 'callable_tools', async (tx): Promise<Result<Callable>> => {
     const now = secondsNow(ctx.clock)
     const { tenant, sessionId } = caller
     const [found, server] = await Promise.all([

@@ -4,7 +4,7 @@ import { type DataGrant, type DataPart, dataView } from '../core/data.ts'
 import type { Access, Filter, Item } from '../core/vocabulary.ts'
 import { type DataRow, selectSeen, type Viewer } from '../db/data-access.ts'
 import { type Condition, conditionOf } from '../db/filter-sql.ts'
-import { readTree } from '../db/tree-read.ts'
+import { checkedTree } from '../db/tree-read.ts'
 import { hotRead } from '../db/tx.ts'
 import type { Ctx } from '../ports.ts'
 import { whyNotHeld } from './evaluate-access.ts'
@@ -108,7 +108,7 @@ export async function dataAccess(
   const sessionId = of.sessionId as SessionClaims['sid']
   const [claims, tree, seen] = await Promise.all([
     of.verified,
-    hotRead(ctx.db, 'check_session', (tx) => readTree(tx, { tenantId, sessionId, now })),
+    checkedTree(ctx.db, { tenantId, sessionId, now }),
     hotRead(ctx.db, 'load_data', (tx) => selectSeen(tx, { tenantId, sessionId, services, entity })),
   ])
   if (claims === null || claims.sid !== sessionId || seen === null) return nothing('token_invalid')

@@ -6,8 +6,9 @@ import { heldFor } from '../core/held.ts'
 import { coveredBy } from '../core/item.ts'
 import type { GrantId, Item } from '../core/vocabulary.ts'
 import { type AssetRow, type Person, selectAssets, selectPerson } from '../db/assets.ts'
-import { type CatalogRow, type Tree, worldOf } from '../db/tree.ts'
-import { readTree } from '../db/tree-read.ts'
+import { READS, shareReads } from '../db/batches.ts'
+import { type CatalogRow, worldOf } from '../db/tree.ts'
+import { checkedTree } from '../db/tree-read.ts'
 import { hotRead } from '../db/tx.ts'
 import type { Ctx } from '../ports.ts'
 import { type Holdings, holdingsIn } from './holdings.ts'
@@ -82,10 +83,7 @@ export async function standingOf(
   const now = secondsNow(ctx.clock)
   const [claims, tree] = await Promise.all([
     verify(subject.token),
-    hotRead(ctx.db, 'check_session', (tx): Promise<Tree | null> => {
-      const sessionId = subject.id as SessionClaims['sid']
-      return readTree(tx, { tenantId, sessionId, now })
-    }),
+    checkedTree(ctx.db, { tenantId, sessionId: subject.id as SessionClaims['sid'], now }),
   ])
   // A token of another session says nothing of this one.
   if (claims === null || claims.sid !== subject.id) return nobody('token_invalid')
@@ -147,6 +145,12 @@ export function decisionOn(
   return whyNotHeld(held, row, item)
 }
 
+type AssetsOf = Parameters<typeof selectAssets>[1] & { readonly id: string }
+const loadAssets = shareReads(async (db, of: AssetsOf, all: readonly null[]) => {
+  const found = await hotRead(db, 'load_assets', (tx) => selectAssets(tx, of))
+  return all.map(() => found)
+}, READS)
+
 const keyOf = (subject: Subject): string => JSON.stringify(subject)
 
 /** Answers questions in their order. Each subject is looked up once, however many are asked about it. */
@@ -160,7 +164,7 @@ export async function evaluateAccess(
   const types = [...new Set(questions.map((q) => q.resource.type))]
   const subjects = new Map(questions.map((q) => [keyOf(q.subject), q.subject]))
   const [assets, ...standings] = await Promise.all([
-    hotRead(ctx.db, 'load_assets', (tx) => selectAssets(tx, { services, types })),
+    loadAssets(ctx.db, { id: JSON.stringify([services, types]), services, types }, null),
     ...[...subjects.values()].map((subject) => standingOf(ctx, caller, verify, subject)),
   ])
   const byKey = new Map([...subjects.keys()].map((key, i) => [key, standings[i]]))

@@ -4,11 +4,13 @@ import {
   authorizationDetail,
   type SessionClaims,
 } from '../core/claims.ts'
+import type { SessionId } from '../core/vocabulary.ts'
 import { Journal } from '../db/activity.ts'
+import { READS, shareReads } from '../db/batches.ts'
 import { type Ended, endSubtree } from '../db/endings.ts'
 import { nodeIn } from '../db/tree.ts'
-import { lockTree, readTree } from '../db/tree-read.ts'
-import { hotRead, withTx } from '../db/tx.ts'
+import { checkedTree, lockTree } from '../db/tree-read.ts'
+import { hotRead, json, withTx } from '../db/tx.ts'
 import { fail, ok, type Result } from '../fault.ts'
 import type { Ctx } from '../ports.ts'
 import { holdingsIn } from './holdings.ts'
@@ -23,32 +25,35 @@ export type Introspected = { readonly active: false } | (SessionClaims & { reado
  * (USER-ASKS 12), and the grants are those held now that the asking enforcement point enforces, whatever the token carries:
  * so a client that cannot swap tokens still works.
  */
-export const introspect = (
+export async function introspect(
   ctx: Ctx,
   caller: EnforcementCaller,
   claims: SessionClaims,
-): Promise<Introspected> =>
-  hotRead(ctx.db, 'introspect', async (tx): Promise<Introspected> => {
-    const now = secondsNow(ctx.clock)
-    const found = await readTree(tx, { tenantId: caller.tenant.id, sessionId: claims.sid, now })
-    const held = holdingsIn(found, { claims, services: caller.services, now })
-    if (held === 'session_over' || held === 'frozen') return { active: false }
-    const grants = held.grants.map((g) => ({
-      id: g.id,
-      kind: g.row.kind,
-      readOnly: g.readOnly,
-      ...g.item,
-    }))
-    const details: AuthorizationDetail[] = grants.map(authorizationDetail)
-    const scope = grants.filter((g) => g.kind === 'api').map((g) => g.permission)
-    const { scope: _, ...rest } = claims
-    return {
-      ...rest,
-      active: true,
-      authorization_details: details,
-      ...(scope.length === 0 ? {} : { scope: [...new Set(scope)].join(' ') }),
-    }
+): Promise<Introspected> {
+  const now = secondsNow(ctx.clock)
+  const found = await checkedTree(ctx.db, {
+    tenantId: caller.tenant.id,
+    sessionId: claims.sid,
+    now,
   })
+  const held = holdingsIn(found, { claims, services: caller.services, now })
+  if (held === 'session_over' || held === 'frozen') return { active: false }
+  const grants = held.grants.map((g) => ({
+    id: g.id,
+    kind: g.row.kind,
+    readOnly: g.readOnly,
+    ...g.item,
+  }))
+  const details: AuthorizationDetail[] = grants.map(authorizationDetail)
+  const scope = grants.filter((g) => g.kind === 'api').map((g) => g.permission)
+  const { scope: _, ...rest } = claims
+  return {
+    ...rest,
+    active: true,
+    authorization_details: details,
+    ...(scope.length === 0 ? {} : { scope: [...new Set(scope)].join(' ') }),
+  }
+}
 
 /** Whether a control token's session is live now: what MCP asks before anything else. */
 export const sessionStands = (
@@ -56,15 +61,29 @@ export const sessionStands = (
   tenant: TenantRef,
   claims: SessionClaims,
 ): Promise<boolean> =>
-  hotRead(ctx.db, 'session_stands', async (tx) => {
-    // Ancestors need no look: a parent's end ends its children in the same commit (I11).
-    const [row] = await tx.sql<{ stands: boolean }>`
-      select s.status = 'active' and s.version <= ${claims.session_version} and u.status = 'active'
-        and a.status = 'active' and s.expires_at > to_timestamp(${secondsNow(ctx.clock)}::float8) as stands
-      from session s join app_user u on u.id = s.user_id join agent a on a.id = s.agent_id
-      where s.id = ${claims.sid} and s.tenant_id = ${tenant.id}`
-    return row?.stands ?? false
+  standing(ctx.db, tenant, {
+    id: claims.sid,
+    version: claims.session_version,
+    now: secondsNow(ctx.clock),
   })
+
+type StandingOf = { readonly id: SessionId; readonly version: number; readonly now: number }
+
+const standing = shareReads(
+  (db, tenant: TenantRef, all: readonly StandingOf[]) =>
+    hotRead(db, 'session_stands', async (tx) => {
+      const asked = all.map((one, n) => ({ n, ...one }))
+      // Ancestors need no look: a parent's end ends its children in the same commit (I11).
+      const rows = await tx.sql<{ n: number }>`
+        select c.n from jsonb_to_recordset(${json(asked)}::text::jsonb) as c (n integer, id text, version integer, now float8)
+        join session s on s.id = c.id join app_user u on u.id = s.user_id join agent a on a.id = s.agent_id
+        where s.tenant_id = ${tenant.id} and s.status = 'active' and s.version <= c.version and u.status = 'active'
+          and a.status = 'active' and s.expires_at > to_timestamp(c.now)`
+      const stand = new Set(rows.map(({ n }) => n))
+      return all.map((_, n) => stand.has(n))
+    }),
+  READS,
+)
 
 /**
  * RFC 7009: revoking any session token ends that session's subtree (SPEC section 6). Only the owning client; an unknown or

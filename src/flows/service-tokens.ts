@@ -8,7 +8,7 @@ import {
 import { Journal } from '../db/activity.ts'
 import { guardTenantShared } from '../db/guard.ts'
 import { readServiceStanding, type ServiceStanding } from '../db/service-accounts.ts'
-import { type Tx, withRead, withTx } from '../db/tx.ts'
+import { hotRead, type Tx, withTx } from '../db/tx.ts'
 import { type Failed, fail, ok, type Result } from '../fault.ts'
 import { type Ctx, issuerOf } from '../ports.ts'
 import { secondsNow } from './live.ts'
@@ -94,7 +94,7 @@ export const introspectService = (
   caller: EnforcementCaller,
   claims: ServiceClaims,
 ): Promise<ServiceIntrospected> =>
-  withRead(ctx.db, 'introspect_service', async (tx): Promise<ServiceIntrospected> => {
+  hotRead(ctx.db, 'introspect_service', async (tx): Promise<ServiceIntrospected> => {
     const { tenant } = caller
     const at = await servicesAt(tx, { tenantId: tenant.id, resource: claims.aud })
     const services = (at ?? []).filter((service) => caller.services.includes(service))

@@ -53,7 +53,7 @@ async function readStandings(
     select s.n, a.status = 'active' as "agentActive", u.id as "userId", u.status = 'active' as "userActive",
       a.template_ids as "templateIds",
       (select count(*)::integer from session r where r.user_id = u.id and r.agent_id = a.id
-         and r.status = 'active' and r.parent_id is null) as "liveRoots",
+         and r.ended_at is null and r.parent_id is null) as "liveRoots",
       (select coalesce(jsonb_agg(jsonb_build_object('scope', f.scope, 'targetId', f.target_id)), '[]')
          from frozen f where f.tenant_id = ${tenantId}) as frozen
     from jsonb_to_recordset(${json(asked)}::text::jsonb)

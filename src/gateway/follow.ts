@@ -14,7 +14,7 @@ import {
   SERVICE_NARROWED,
   SESSION_NARROWED,
 } from '../db/gateway.ts'
-import { withRead } from '../db/tx.ts'
+import { hotRead, withRead } from '../db/tx.ts'
 import type { Ctx } from '../ports.ts'
 import { NARROWED_KEPT_SECONDS, type Revocations } from './revocations.ts'
 
@@ -95,7 +95,7 @@ export function createFollower(of: FollowOf): Follower {
     const unsettled = new Set<string>()
     for (;;) {
       const page = { after, limit: ROWS_A_PAGE }
-      const rows = await withRead(ctx.db, 'gateway_feed', (tx) => readEnforced(tx, page))
+      const rows = await hotRead(ctx.db, 'gateway_feed', (tx) => readEnforced(tx, page))
       for (const row of rows) {
         if (!ahead.has(row.id)) act(row, seen)
         // Pages are read at different moments: behind an unsettled row, one may still come in unseen.
@@ -126,7 +126,7 @@ export function createFollower(of: FollowOf): Follower {
   async function look(): Promise<void> {
     const began = ctx.clock.now()
     const from = place
-    const state = await withRead(ctx.db, 'gateway_gap', (tx) => feedState(tx, from ?? FEED_START))
+    const state = await hotRead(ctx.db, 'gateway_gap', (tx) => feedState(tx, from ?? FEED_START))
     const isAnother = state.restoredAt !== restoredAt
     if (from !== null && (state.trimmed || isAnother)) resyncs++
     if (from === null || state.trimmed || isAnother) place = await warmUp()

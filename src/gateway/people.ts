@@ -1,6 +1,6 @@
 import type { TenantId, UserId } from '../core/vocabulary.ts'
 import { readGatewayPerson } from '../db/gateway.ts'
-import { withRead } from '../db/tx.ts'
+import { hotRead } from '../db/tx.ts'
 import type { Ctx } from '../ports.ts'
 import { createFrequent } from './frequent.ts'
 import { type Held, heldOf } from './identity.ts'
@@ -53,7 +53,7 @@ export function createPeople(ctx: Ctx): People {
     name: string,
   ): Promise<PersonFacts | null> {
     const began = changes
-    const row = await withRead(ctx.db, 'gateway_person', (tx) => readGatewayPerson(tx, key))
+    const row = await hotRead(ctx.db, 'gateway_person', (tx) => readGatewayPerson(tx, key))
     if (row === null) return null
     const facts = { id: row.id, active: row.active, held: heldOf(snapshot, row.permissions) }
     if (began === changes) {

@@ -1,6 +1,6 @@
 import type { TenantRef, UserCaller } from '../callers.ts'
 import { Journal } from '../db/activity.ts'
-import { withRead, withTx } from '../db/tx.ts'
+import { hotRead, withTx } from '../db/tx.ts'
 import {
   findOrCreateUser,
   findUser,
@@ -38,7 +38,7 @@ async function verified(
 ): Promise<Result<Known>> {
   const started = performance.now()
   const named = namedIn(token)
-  const read = await withRead(ctx.db, 'load_person', (tx) => providersAndUser(tx, tenant.id, named))
+  const read = await hotRead(ctx.db, 'load_person', (tx) => providersAndUser(tx, tenant.id, named))
   const checked = await verifier.verify(token, read.providers)
   if (!checked.ok) return checked
   const person = personOf(checked.value)
@@ -46,7 +46,7 @@ async function verified(
   const user =
     same && performance.now() - started <= FRESH_MILLIS
       ? read.user
-      : await withRead(ctx.db, 'load_user', (tx) => findUser(tx, tenant, person))
+      : await hotRead(ctx.db, 'load_user', (tx) => findUser(tx, tenant, person))
   return ok({ token: checked.value, person, user })
 }
 

@@ -4,6 +4,7 @@ import type { TenantRef } from '../callers.ts'
 import { unreachable } from '../core/assert.ts'
 import { ASSERTION_LIFE_SECONDS_MAX } from '../core/limits.ts'
 import type { AgentId, ServiceAccountId } from '../core/vocabulary.ts'
+import { READS, shareReads } from '../db/batches.ts'
 import { RESTORED } from '../db/restored.ts'
 import { type Db, hotRead, type Tx, withTx } from '../db/tx.ts'
 import { type Failed, fail, ok, type Result } from '../fault.ts'
@@ -151,13 +152,21 @@ type ClientRow = ClientIdentity & {
   readonly jwks: unknown
 }
 
-/** A disabled enforcement point is not found: it has no flow that would refuse it. `now` in seconds. */
+type LookedFor = {
+  /** Of the lookup: a client's id is one tenant's alone, and so is an issuer. */
+  readonly id: string
+  readonly clientId: string
+  readonly clock: Clock
+  readonly issuer: string
+  readonly tenant: TenantRef
+}
+
+/** A disabled enforcement point is not found: it has no flow that would refuse it. */
 async function clientById(
   tx: Tx,
-  tenant: TenantRef,
-  of: { readonly id: string; readonly now: number; readonly issuer: string },
+  { clientId: id, clock, issuer, tenant }: LookedFor,
 ): Promise<ClientRow | undefined> {
-  const { id, now, issuer } = of
+  const now = clock.now() / 1000
   const rows = await tx.sql<ClientRow>`
     select 'agent' as kind, id, status, null::text[] as services, null::text[] as resources, false as "asksAboutUsers", secret_hash,
         case when previous_secret_until > to_timestamp(${now}::float8) then previous_secret_hash end as previous_hash,
@@ -186,6 +195,12 @@ async function clientById(
   return rows[0]
 }
 
+/** An app has many requests under way, each of which has to find it. */
+const loadClient = shareReads(async (db, of: LookedFor, all: readonly null[]) => {
+  const found = await hotRead(db, 'load_client', (tx) => clientById(tx, of))
+  return all.map(() => found)
+}, READS)
+
 /**
  * Authenticates an OAuth client of a tenant (RFC 6749 section 2.3, RFC 7523): `private_key_jwt`, `client_secret_basic`
  * or `client_secret_post`. `authorization` is the request's header, `form` its body.
@@ -208,13 +223,7 @@ export async function authenticateClient(
   const what = read.value
   // Only what can be an id reaches the database, which would throw at a NUL.
   const client = CLIENT_ID.test(what.id)
-    ? await hotRead(on.db, 'load_client', (tx) =>
-        clientById(tx, on.tenant, {
-          id: what.id,
-          now: on.clock.now() / 1000,
-          issuer: on.issuer,
-        }),
-      )
+    ? await loadClient(on.db, { ...on, id: `${on.issuer} ${what.id}`, clientId: what.id }, null)
     : undefined
   const proven =
     what.by === 'secret'

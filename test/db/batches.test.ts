@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest'
-import { createBatches } from '../../src/flows/batches.ts'
+import { createBatches, shareReads } from '../../src/db/batches.ts'
+import type { Db } from '../../src/db/tx.ts'
 
 const TENANT = { id: 'ten_1' }
 const later = (millis = 1) => new Promise((done) => setTimeout(done, millis))
@@ -50,5 +51,70 @@ describe('work that shares a transaction', () => {
     )
     await Promise.all([batches({ id: 'slow' }, 1), batches({ id: 'quick' }, 1)])
     expect(seen).toEqual(['quick', 'slow'])
+  })
+
+  it('what waits behind a batch that is held up goes on beside it, so many side by side at most', async () => {
+    const running = { now: 0, most: 0 }
+    let release = () => {}
+    const held = new Promise<void>((done) => {
+      release = done
+    })
+    const batches = createBatches<typeof TENANT, number, number>(
+      async (_, items) => {
+        running.most = Math.max(running.most, ++running.now)
+        await (items.includes(3) ? later() : held)
+        running.now--
+        return items
+      },
+      { most: 10, atOnce: 3 },
+    )
+    const heldUp = [batches(TENANT, 1)]
+    const second = batches(TENANT, 2)
+    await later(80)
+    heldUp.push(second)
+    // The third place is taken by what comes now, and given back; what holds the other two is still held.
+    await expect(batches(TENANT, 3)).resolves.toBe(3)
+    expect(running).toEqual({ now: 2, most: 3 })
+    release()
+    await expect(Promise.all(heldUp)).resolves.toEqual([1, 2])
+  })
+
+  it('a full batch starts beside another without waiting', async () => {
+    const ran: number[][] = []
+    const batches = createBatches<typeof TENANT, number, number>(
+      async (_, items) => {
+        ran.push([...items])
+        await later(items.includes(1) ? 40 : 1)
+        return items
+      },
+      { most: 2, atOnce: 2 },
+    )
+    const first = batches(TENANT, 1)
+    await Promise.all([2, 3].map((n) => batches(TENANT, n)))
+    expect(ran).toEqual([[1], [2, 3]])
+    await first
+  })
+})
+
+describe('reads that come at once', () => {
+  it('share a statement, but never one that began before they asked', async () => {
+    let truth = 'before'
+    let reads = 0
+    const read = shareReads<typeof TENANT, null, string>(
+      async (_, __, all) => {
+        reads++
+        const seen = truth
+        await later(20)
+        return all.map(() => seen)
+      },
+      { most: 10, atOnce: 1 },
+    )
+    const db = {} as Db
+    const first = read(db, TENANT, null)
+    truth = 'after'
+    const rest = [1, 2, 3].map(() => read(db, TENANT, null))
+    expect(await first).toBe('before')
+    expect(await Promise.all(rest)).toEqual(['after', 'after', 'after'])
+    expect(reads).toBe(2)
   })
 })

@@ -5,7 +5,7 @@ import type { Ctx } from '../../src/ports.ts'
 import { BRIEFS, codeOf, inTx, must, person, twoInstances } from './support/instances.ts'
 import { expectSound } from './support/sound.ts'
 
-/** Starts that come at once share a transaction (`src/flows/batches.ts`): none may answer for, or fall with, another. */
+/** Starts that come at once share a transaction (`src/db/batches.ts`): none may answer for, or fall with, another. */
 const begin = (
   ctx: Ctx,
   subject: string,

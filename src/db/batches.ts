@@ -1,0 +1,112 @@
+import type { Db } from './tx.ts'
+
+/**
+ * Work that comes in at once and may share a transaction, or a statement: what arrives while a batch is under way goes into the next one.
+ * Nothing waits for company: what comes while nothing is under way starts at once, alone if need be.
+ */
+export type Batches<Key extends { readonly id: string }, In, Out> = (
+  key: Key,
+  item: In,
+) => Promise<Out>
+
+type Waiting<In, Out> = {
+  readonly item: In
+  readonly resolve: (out: Out) => void
+  readonly reject: (error: unknown) => void
+}
+
+type Queue<In, Out> = {
+  readonly waiting: Waiting<In, Out>[]
+  running: number
+  /** Set while something waits for a batch that may be held up. */
+  overdue: NodeJS.Timeout | undefined
+}
+
+/** A batch that takes longer is held up by a lock, or the database is busy: what waits goes on beside it. */
+const OVERDUE_MILLIS = 50
+
+/**
+ * `run` answers for each item in the order given. If it throws, each item of the batch is run alone, so that one that
+ * cannot be done takes no other with it. One batch of a key is under way, of at most `most` items: many small ones side by
+ * side would cost more and be no sooner done. Only beside one that is full or overdue another starts, `atOnce` at most.
+ */
+export function createBatches<Key extends { readonly id: string }, In, Out>(
+  run: (key: Key, items: readonly In[]) => Promise<readonly Out[]>,
+  { most, atOnce }: { readonly most: number; readonly atOnce: number },
+): Batches<Key, In, Out> {
+  const queues = new Map<string, Queue<In, Out>>()
+
+  const alone = async (key: Key, one: Waiting<In, Out>): Promise<void> => {
+    try {
+      const [out] = await run(key, [one.item])
+      one.resolve(out as Out)
+    } catch (error) {
+      one.reject(error)
+    }
+  }
+
+  const together = async (key: Key, batch: readonly Waiting<In, Out>[]): Promise<void> => {
+    if (batch.length === 1 && batch[0] !== undefined) return alone(key, batch[0])
+    try {
+      const outs = await run(
+        key,
+        batch.map((one) => one.item),
+      )
+      for (const [i, one] of batch.entries()) one.resolve(outs[i] as Out)
+    } catch {
+      await Promise.all(batch.map((one) => alone(key, one)))
+    }
+  }
+
+  const startNext = (key: Key, queue: Queue<In, Out>): void => {
+    clearTimeout(queue.overdue)
+    queue.overdue = undefined
+    queue.running++
+    void together(key, queue.waiting.splice(0, most)).finally(() => {
+      queue.running--
+      pump(key, queue)
+    })
+  }
+
+  const pump = (key: Key, queue: Queue<In, Out>): void => {
+    const { waiting } = queue
+    while (waiting.length > 0 && (queue.running === 0 || waiting.length >= most)) {
+      if (queue.running >= atOnce) return
+      startNext(key, queue)
+    }
+    if (queue.running === 0) queues.delete(key.id)
+    else if (waiting.length > 0 && queue.running < atOnce)
+      queue.overdue ??= setTimeout(() => {
+        startNext(key, queue)
+        pump(key, queue)
+      }, OVERDUE_MILLIS)
+  }
+
+  return (key, item) =>
+    new Promise((resolve, reject) => {
+      const queue = queues.get(key.id) ?? { waiting: [], running: 0, overdue: undefined }
+      queues.set(key.id, queue)
+      queue.waiting.push({ item, resolve, reject })
+      pump(key, queue)
+    })
+}
+
+/**
+ * The same for reads, a queue for each database. What each is told was read after they asked, never before: who asks while a
+ * read is under way is in the next one.
+ */
+export function shareReads<Key extends { readonly id: string }, In, Out>(
+  read: (db: Db, key: Key, items: readonly In[]) => Promise<readonly Out[]>,
+  limits: { readonly most: number; readonly atOnce: number },
+): (db: Db, key: Key, item: In) => Promise<Out> {
+  const queues = new WeakMap<Db, Batches<Key, In, Out>>()
+  return (db, key, item) => {
+    const whole = db.whole ?? db
+    const queue = queues.get(whole) ?? createBatches((of, items) => read(whole, of, items), limits)
+    queues.set(whole, queue)
+    return queue(key, item)
+  }
+}
+
+/** As many as one statement is worth. */
+export const READS = { most: 64, atOnce: 4 }
