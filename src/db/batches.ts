@@ -91,6 +91,17 @@ export function createBatches<Key extends { readonly id: string }, In, Out>(
     })
 }
 
+/** Another of the same tree is in this batch: what was read for the first is no longer so for the second. */
+export const LATER = 'later'
+
+/** Asks again, in the next batch, as long as the answer is `LATER`. */
+export async function inTurn<Out>(ask: () => Promise<Out | typeof LATER>): Promise<Out> {
+  for (;;) {
+    const answer = await ask()
+    if (answer !== LATER) return answer
+  }
+}
+
 /**
  * The same for reads, a queue for each database. What each is told was read after they asked, never before: who asks while a
  * read is under way is in the next one.

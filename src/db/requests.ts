@@ -34,38 +34,45 @@ export type NewRequest = {
   readonly items: readonly NewItem[]
 }
 
-/** One statement: the request and all its items. */
-export function insertRequest(tx: Tx, request: NewRequest): void {
-  const pending = request.items.some((i) => i.outcome === 'pending')
-  const rows = request.items.map((i, position) => ({
-    id: i.id,
-    position,
-    permission_id: i.item.permission,
-    resource: i.item.resource ?? null,
-    narrow: i.item.narrow ?? null,
-    sensitive: i.sensitive,
-    asked_reason: i.outcome === 'pending' ? i.reason : null,
-    outcome: i.outcome,
-    decision_reason: i.reason,
-    rule_id: i.ruleId ?? null,
+/** One statement for any number of requests with all their items. */
+export function insertRequests(tx: Tx, requests: readonly NewRequest[]): void {
+  if (requests.length === 0) return
+  const rows = requests.map(({ items, ...request }) => ({
+    ...request,
+    status: items.some((i) => i.outcome === 'pending') ? 'pending' : 'settled',
   }))
+  const items = requests.flatMap((request) =>
+    request.items.map((i, position) => ({
+      id: i.id,
+      request_id: request.id,
+      position,
+      permission_id: i.item.permission,
+      resource: i.item.resource ?? null,
+      narrow: i.item.narrow ?? null,
+      sensitive: i.sensitive,
+      asked_reason: i.outcome === 'pending' ? i.reason : null,
+      outcome: i.outcome,
+      decision_reason: i.reason,
+      rule_id: i.ruleId ?? null,
+    })),
+  )
   tx.later`
     with request as (
       insert into access_request (id, tenant_id, session_id, root_id, user_id, reason, digest, status,
         created_at, expires_at, settled_at)
-      values (${request.id}, ${request.tenantId}, ${request.sessionId}, ${request.rootId},
-        ${request.userId}, ${request.reason}, ${request.digest}, ${pending ? 'pending' : 'settled'},
-        to_timestamp(${request.now}::float8), to_timestamp(${request.expiresAt}::float8),
-        case when ${pending}::boolean then null else to_timestamp(${request.now}::float8) end)
-      returning id, session_id)
+      select id, "tenantId", "sessionId", "rootId", "userId", reason, digest, status,
+        to_timestamp(now), to_timestamp("expiresAt"), case when status = 'pending' then null else to_timestamp(now) end
+      from jsonb_to_recordset(${json(rows)}::text::jsonb) as q (id text, "tenantId" text, "sessionId" text,
+        "rootId" text, "userId" text, reason text, digest text, status text, now float8, "expiresAt" float8)
+      returning id, session_id, created_at)
     insert into request_item (id, request_id, session_id, position, permission_id, resource, narrow,
       sensitive, asked_reason, outcome, decision_reason, rule_id, decided_at)
     select r.id, request.id, request.session_id, r.position, r.permission_id, r.resource,
       nullif(r.narrow, 'null'::jsonb), r.sensitive, r.asked_reason, r.outcome, r.decision_reason, r.rule_id,
-      case when r.outcome = 'pending' then null else to_timestamp(${request.now}::float8) end
-    from request, jsonb_to_recordset(${json(rows)}::text::jsonb) as r (id text, position integer,
+      case when r.outcome = 'pending' then null else request.created_at end
+    from request join jsonb_to_recordset(${json(items)}::text::jsonb) as r (id text, request_id text, position integer,
       permission_id text, resource text, narrow jsonb, sensitive boolean, asked_reason text, outcome text,
-      decision_reason text, rule_id text)`
+      decision_reason text, rule_id text) on r.request_id = request.id`
 }
 
 export type Settled = {

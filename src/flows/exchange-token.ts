@@ -2,7 +2,7 @@ import type { AppCaller, TenantRef } from '../callers.ts'
 import type { SessionClaims } from '../core/claims.ts'
 import type { SessionId, UserId } from '../core/vocabulary.ts'
 import { Journal } from '../db/activity.ts'
-import { type Batches, createBatches } from '../db/batches.ts'
+import { type Batches, createBatches, inTurn, LATER } from '../db/batches.ts'
 import { narrowTree } from '../db/endings.ts'
 import { claimSession } from '../db/sessions.ts'
 import { type Node, nodeIn, type Tree } from '../db/tree.ts'
@@ -145,8 +145,6 @@ type Again = {
 
 const ISSUES_MOST = 32
 const BATCHES_AT_ONCE = 3
-/** Another of the same tree is in this batch: what was read for the first is no longer so for the second. */
-const LATER = 'later'
 type Answer = Result<Issued> | typeof LATER
 const batches = new WeakMap<Ctx, Batches<TenantRef, Again, Answer>>()
 
@@ -159,10 +157,7 @@ async function issueAgain(ctx: Ctx, asked: Again): Promise<Result<Issued>> {
       { most: ISSUES_MOST, atOnce: BATCHES_AT_ONCE },
     )
   batches.set(ctx, made)
-  for (;;) {
-    const answer = await made(asked.app.tenant, asked)
-    if (answer !== LATER) return answer
-  }
+  return inTurn(() => made(asked.app.tenant, asked))
 }
 
 async function issueAll(

@@ -1,15 +1,16 @@
-import type { AgentCaller } from '../callers.ts'
+import type { AgentCaller, TenantRef } from '../callers.ts'
 import { decide, type Verdict } from '../core/decide.ts'
 import { factsOf, isSensitive } from '../core/facts.ts'
 import { itemKey } from '../core/item.ts'
-import type { GrantId, Item, ItemId, RequestId } from '../core/vocabulary.ts'
+import type { GrantId, Item, ItemId, RequestId, SessionId } from '../core/vocabulary.ts'
 import { Journal } from '../db/activity.ts'
+import { type Batches, createBatches, inTurn, LATER } from '../db/batches.ts'
 import { expirePrompts, itemData, narrowTree } from '../db/endings.ts'
 import { insertGrants, type NewGrant } from '../db/grants.ts'
-import { insertRequest } from '../db/requests.ts'
+import { insertRequests, type NewRequest } from '../db/requests.ts'
 import { maskedFields } from '../db/restrictions.ts'
 import { type Node, nodeIn, type PendingRow, subjectOf, type Tree, worldOf } from '../db/tree.ts'
-import { lockTree } from '../db/tree-read.ts'
+import { lockTrees } from '../db/tree-read.ts'
 import { hotTx, type Tx } from '../db/tx.ts'
 import { type Fault, ok, type Result } from '../fault.ts'
 import type { Ctx } from '../ports.ts'
@@ -72,13 +73,7 @@ function openFault(tree: Tree): Fault | null {
 }
 
 /** A refused call leaves its record and nothing else (SPEC section 3). */
-async function refuseCall(
-  tx: Tx,
-  journal: Journal,
-  node: Node,
-  asked: Asked,
-  fault: Fault,
-): Promise<Result<never>> {
+function refuseCall(journal: Journal, node: Node, asked: Asked, fault: Fault): Result<never> {
   journal.session(subjectOf(node), 'access.requested', {
     reason: asked.reason,
     items: asked.items
@@ -88,7 +83,6 @@ async function refuseCall(
     ...(fault.limit === undefined ? {} : { limit: fault.limit }),
     ...(fault.retryAfterSeconds === undefined ? {} : { retry_after: fault.retryAfterSeconds }),
   })
-  await journal.write(tx)
   return { ok: false, fault }
 }
 
@@ -131,9 +125,12 @@ type Written = {
   readonly granted: readonly NewGrant[]
 }
 
+/** What the calls of one transaction write beside their records: a statement each. */
+type Rows = { readonly requests: NewRequest[]; readonly grants: NewGrant[] }
+
 function write(
   ctx: Ctx,
-  tx: Tx,
+  rows: Rows,
   journal: Journal,
   of: {
     readonly node: Node
@@ -182,7 +179,7 @@ function write(
   }
   if (fresh.length > 0) {
     const world = worldOf(of.tree, node)
-    insertRequest(tx, {
+    rows.requests.push({
       id: requestId,
       tenantId: node.tenantId,
       sessionId: node.id,
@@ -201,7 +198,7 @@ function write(
         ruleId: d.verdict.ruleId,
       })),
     })
-    insertGrants(tx, { tenantId: node.tenantId, now }, granted)
+    rows.grants.push(...granted)
   }
   return { requestId, expiresAt, granted }
 }
@@ -212,9 +209,17 @@ const askedBy = (already: PendingRow | undefined, written: Written) => ({
   expiresAt: already?.expiresAt ?? written.expiresAt,
 })
 
+type Call = { readonly caller: AgentCaller; readonly asked: Asked }
+type Answer = Result<AskResult> | typeof LATER
+
+const CALLS_MOST = 32
+const BATCHES_AT_ONCE = 3
+const batches = new WeakMap<Ctx, Batches<TenantRef, Call, Answer>>()
+
 /**
  * `iam.request_access` (SPEC sections 4, 7): every item is granted, refused or asked of the user, in one transaction
- * under the root session's lock, with its record (I2, I12). Does not wait for the user: see `await-answer.ts`.
+ * under the root session's lock, with its record (I2, I12). Calls of one tenant that come at once share it. Does not wait for
+ * the user: see `await-answer.ts`.
  * Faults: `session_over`, `token_stale`, `frozen`, `limit_reached`, `item_invalid` and the like; nothing is granted then.
  */
 export async function requestAccess(
@@ -222,69 +227,110 @@ export async function requestAccess(
   caller: AgentCaller,
   asked: Asked,
 ): Promise<Result<AskResult>> {
-  const result = await hotTx(ctx.db, 'request_access', async (tx): Promise<Result<AskResult>> => {
-    const now = secondsNow(ctx.clock)
-    const { sessionId } = caller
-    const names = asked.items.map((i) => i.permission)
-    const found = await lockTree(tx, {
-      tenantId: caller.tenant.id,
-      sessionId,
-      now,
-      asked: names,
-    })
-    const live = liveNode(found, sessionId, now, caller.sessionVersion)
-    if (!live.ok) return live
-    const before = live.value
-    const journal = new Journal(ctx, before.node.tenantId)
-    const rate = rateFault(before.tree, now)
-    const refused =
-      freezeFault(before.tree, before.node) ??
-      rate.fault ??
-      sizeFault(before.node, asked.items.length)
-    if (refused) return refuseCall(tx, journal, before.node, asked, refused)
-
-    const masked = asked.items.some((i) => i.narrow)
-      ? await maskedFields(tx, before.node.userId)
-      : new Map()
-    const items = canonicalItems(asked.items, { catalog: before.tree.catalog, masked })
-    // A call that is not understood costs as much as one that is.
-    if (!items.ok) {
-      journal.charge(before.node.rootId, rate.times)
-      await journal.write(tx)
-      return items
-    }
-    // What has been lost since the last look is not held: it neither answers for another item nor stands in its way.
-    // A question whose time is up is no longer asked, whether or not the sweep has been here: it is asked anew.
-    const { tree } = expirePrompts(tx, journal, narrowTree(tx, journal, before.tree).tree, now)
-    const node = nodeIn(tree, sessionId) ?? before.node
-    const decided = decideAll(ctx, tree, node, distinct(items.value))
-    const prompts = decided.some((d) => d.verdict.outcome === 'asked' && d.already === undefined)
-    const crowded = prompts ? openFault(tree) : null
-    if (crowded) return refuseCall(tx, journal, node, asked, crowded)
-    journal.charge(node.rootId, rate.times)
-    const written = write(ctx, tx, journal, { node, asked, decided, tree, now })
-    await journal.write(tx)
-
-    const anew = decided.some((d) => d.already === undefined)
-    const already = decided.find((d) => d.already !== undefined)?.already
-    const byKey = new Map(decided.map((d) => [itemKey(d.item), d]))
-    return ok({
-      items: items.value
-        .flatMap((item) => byKey.get(itemKey(item)) ?? [])
-        .map((d) => ({
-          item: d.item,
-          verdict: d.verdict,
-          ...(d.itemId === undefined ? {} : { itemId: d.itemId }),
-          ...(d.verdict.outcome === 'asked' ? askedBy(d.already, written) : {}),
-        })),
-      ...(anew
-        ? { requestId: written.requestId }
-        : already
-          ? { requestId: already.requestId }
-          : {}),
-      held: [...node.grants.map((g) => g.id), ...written.granted.map((g) => g.id)],
-    })
-  })
+  const made =
+    batches.get(ctx) ??
+    createBatches<TenantRef, Call, Answer>(
+      (tenant, calls) => hotTx(ctx.db, 'request_access', (tx) => askAll(ctx, tx, tenant, calls)),
+      { most: CALLS_MOST, atOnce: BATCHES_AT_ONCE },
+    )
+  batches.set(ctx, made)
+  const result = await inTurn(() => made(caller.tenant, { caller, asked }))
   ctx.notify.kick()
   return result
+}
+
+/** Calls of one tenant, each for itself: one that is refused changes nothing for the others. */
+async function askAll(
+  ctx: Ctx,
+  tx: Tx,
+  tenant: TenantRef,
+  calls: readonly Call[],
+): Promise<readonly Answer[]> {
+  const now = secondsNow(ctx.clock)
+  const names = new Set(calls.flatMap(({ asked }) => asked.items.map((i) => i.permission)))
+  const trees = await lockTrees(
+    tx,
+    { tenantId: tenant.id, now, asked: [...names] },
+    calls.map(({ caller }) => ({ sessionId: caller.sessionId })),
+  )
+  const journal = new Journal(ctx, tenant.id)
+  const rows: Rows = { requests: [], grants: [] }
+  const roots = new Set<SessionId>()
+  const answers: Answer[] = []
+  for (const [i, call] of calls.entries()) {
+    const tree = trees[i] ?? null
+    const isSecond = tree !== null && roots.has(tree.root.id)
+    if (tree !== null) roots.add(tree.root.id)
+    answers.push(
+      isSecond ? LATER : await askOne(ctx, tx, { journal, rows }, { ...call, tree, now }),
+    )
+  }
+  insertRequests(tx, rows.requests)
+  insertGrants(tx, { tenantId: tenant.id, now }, rows.grants)
+  await journal.write(tx)
+  return answers
+}
+
+/** The caller writes the journal and the rows. */
+async function askOne(
+  ctx: Ctx,
+  tx: Tx,
+  to: { readonly journal: Journal; readonly rows: Rows },
+  of: Call & { readonly tree: Tree | null; readonly now: number },
+): Promise<Result<AskResult>> {
+  const { caller, asked, now } = of
+  const { journal } = to
+  const { sessionId } = caller
+  const live = liveNode(of.tree, sessionId, now, caller.sessionVersion)
+  if (!live.ok) return live
+  const before = live.value
+  const rate = rateFault(before.tree, now)
+  const refused =
+    freezeFault(before.tree, before.node) ??
+    rate.fault ??
+    sizeFault(before.node, asked.items.length)
+  if (refused) return refuseCall(journal, before.node, asked, refused)
+
+  const masked = asked.items.some((i) => i.narrow)
+    ? await maskedFields(tx, before.node.userId)
+    : new Map()
+  const items = canonicalItems(asked.items, { catalog: before.tree.catalog, masked })
+  // A call that is not understood costs as much as one that is.
+  if (!items.ok) {
+    journal.charge(before.node.rootId, rate.times)
+    return items
+  }
+  // What has been lost since the last look is not held: it neither answers for another item nor stands in its way.
+  // A question whose time is up is no longer asked, whether or not the sweep has been here: it is asked anew.
+  const { tree } = expirePrompts(tx, journal, narrowTree(tx, journal, before.tree).tree, now)
+  const node = nodeIn(tree, sessionId) ?? before.node
+  const decided = decideAll(ctx, tree, node, distinct(items.value))
+  const prompts = decided.some((d) => d.verdict.outcome === 'asked' && d.already === undefined)
+  const crowded = prompts ? openFault(tree) : null
+  if (crowded) return refuseCall(journal, node, asked, crowded)
+  journal.charge(node.rootId, rate.times)
+  const written = write(ctx, to.rows, journal, { node, asked, decided, tree, now })
+  return ok(resultOf(items.value, decided, { node, written }))
+}
+
+function resultOf(
+  items: readonly Item[],
+  decided: readonly Decided[],
+  { node, written }: { readonly node: Node; readonly written: Written },
+): AskResult {
+  const anew = decided.some((d) => d.already === undefined)
+  const already = decided.find((d) => d.already !== undefined)?.already
+  const byKey = new Map(decided.map((d) => [itemKey(d.item), d]))
+  return {
+    items: items
+      .flatMap((item) => byKey.get(itemKey(item)) ?? [])
+      .map((d) => ({
+        item: d.item,
+        verdict: d.verdict,
+        ...(d.itemId === undefined ? {} : { itemId: d.itemId }),
+        ...(d.verdict.outcome === 'asked' ? askedBy(d.already, written) : {}),
+      })),
+    ...(anew ? { requestId: written.requestId } : already ? { requestId: already.requestId } : {}),
+    held: [...node.grants.map((g) => g.id), ...written.granted.map((g) => g.id)],
+  }
 }
