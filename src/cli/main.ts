@@ -167,7 +167,7 @@ const COMMANDS = {
       ),
   ),
   reseal: command(
-    'Seal kept credentials anew with the first of LEND_SECRET_KEYS, so that the others can be taken out',
+    'Seal all kept keys and secrets with the first of LEND_SECRET_KEYS, so that the others can be taken out',
     {},
     async () => {
       const out = (line: string) => process.stdout.write(`${line}\n`)

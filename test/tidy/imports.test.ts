@@ -256,6 +256,7 @@ const ROOMS: Readonly<Record<string, Room>> = {
     types: ['src/ports.ts'],
     packages: ['jose'],
   },
+  'src/sealed-keys.ts': { rooms: ['src/flows'], types: ['src/ports.ts'] },
   'src/cli': {
     rooms: [
       'src/config.ts',
@@ -274,7 +275,7 @@ const ROOMS: Readonly<Record<string, Room>> = {
   },
   // Asks everything that an instance depends on.
   'src/cli/doctor.ts': {
-    rooms: ['src/cli', 'src/config.ts', 'src/db', 'src/ids.ts', 'src/ops'],
+    rooms: ['src/cli', 'src/config.ts', 'src/db', 'src/ids.ts', 'src/ops', 'src/vault.ts'],
     packages: ['node:util'],
   },
   'src/cli/archive.ts': {

@@ -43,7 +43,7 @@ export async function freshDb(): Promise<Db> {
     for (const tenant of [ACME, GLOBEX]) {
       await tx.sql`insert into tenant (id, slug, name, created_at)
         values (${tenant.id}, ${tenant.slug}, ${tenant.slug}, to_timestamp(${START}::float8))`
-      await createTenantKeys(tx, { tenantId: tenant.id, now: START })
+      await createTenantKeys(tx, { tenantId: tenant.id, now: START, vault: undefined })
     }
   })
   return db
