@@ -174,6 +174,11 @@ const COMMANDS = {
       return (await import('./reseal.ts')).reseal(process.env, out)
     },
   ),
+  'new-checkpoint-key': command(
+    'Write an instance’s next checkpoint key into a new file, and print its thumbprint for LEND_CHECKPOINT_KEYS',
+    { file: { type: 'positional', description: 'A file that is not there yet' } },
+    async (given) => (await import('./new-checkpoint-key.ts')).newCheckpointKey(fileIn(given)),
+  ),
   backup: command(
     'Write the database and this instance’s keys into one new file, while the server runs or not',
     { file: { type: 'positional', description: 'A file that is not there yet' } },

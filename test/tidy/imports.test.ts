@@ -278,6 +278,10 @@ const ROOMS: Readonly<Record<string, Room>> = {
     rooms: ['src/cli', 'src/config.ts', 'src/db', 'src/ids.ts', 'src/ops', 'src/vault.ts'],
     packages: ['node:util'],
   },
+  'src/cli/new-checkpoint-key.ts': {
+    rooms: ['src/checkpoint-key.ts', 'src/cli'],
+    packages: ['node:fs', 'node:path'],
+  },
   'src/cli/archive.ts': {
     rooms: ['src/cli', 'src/db'],
     packages: ['tar', 'zod', 'node:crypto', 'node:fs', 'node:path', 'node:stream'],
