@@ -25,8 +25,8 @@ async function newKey(): Promise<JWK> {
 }
 
 /**
- * An instance's next key, in a file that must not be there yet. Answers with its thumbprint, so that all instances can be told of it
- * before anything is signed with it.
+ * An instance's next key, in a file that must not be there yet. Answers with its thumbprint, so that all instances can be told of
+ * it before anything is signed with it.
  */
 export async function prepareCheckpointKey(file: string): Promise<string> {
   const jwk = await newKey()
