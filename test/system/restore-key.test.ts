@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { afterAll, expect, test } from 'vitest'
 import { until } from '../mcp/support/until.ts'
 import { lend } from './support/outside.ts'
-import { freePort, type Settings, startServer, whenReady } from './support/server.ts'
+import { freePort, type Settings, startServer } from './support/server.ts'
 
 /** A backup comes back where the key that sealed its keys is not: that is said, nothing is issued, and nothing is made anew. */
 const home = mkdtempSync(join(tmpdir(), 'lend-test-'))
@@ -12,36 +12,35 @@ afterAll(() => rmSync(home, { recursive: true, force: true }))
 
 const LEND_SECRET_KEYS = `a:${Buffer.alloc(32, 1).toString('base64url')}`
 
-async function served(settings: Settings, port: number, body: () => Promise<void>) {
+/** The server with these settings, until `body` is done. It lives, whether or not it is ready. */
+async function served(settings: Settings, body: (url: string) => Promise<void>) {
   const server = startServer(settings)
+  const url = `http://localhost:${settings.PORT}`
+  const lives = async () => (await fetch(`${url}/livez`).catch(() => null))?.status === 200
   try {
-    await until(
-      async () => (await fetch(`http://localhost:${port}/livez`).catch(() => null))?.status === 200,
-      'it lives',
-      60,
-    )
-    await body()
+    await until(lives, 'it lives', 120)
+    await body(url)
   } finally {
     server.child.kill('SIGKILL')
     await server.exit
   }
 }
+const readiness = async (url: string) => {
+  const answer = await fetch(`${url}/readyz`)
+  return [answer.status, await answer.json()]
+}
+const jwks = async (url: string) => (await fetch(`${url}/t/acme/oauth/jwks`)).json()
 
 test('a restore without the key says so and what to do; with the key back all is well', async () => {
-  const port = await freePort()
-  const PORT = String(port)
+  const PORT = String(await freePort())
   const file = join(home, 'lend.tar')
   const first: Settings = { PORT, LEND_DATA: join(home, 'first'), LEND_SECRET_KEYS }
-  const server = startServer(first)
-  const jwks = async () => (await fetch(`http://localhost:${port}/t/acme/oauth/jwks`)).json()
-  try {
-    await whenReady(port, server)
+  let keys: unknown
+  await served(first, async (url) => {
+    keys = await jwks(url)
     const saved = await lend(first, 'backup', file)
     expect(saved.out).toContain('LEND_SECRET_KEYS is not in it')
-  } finally {
-    server.child.kill('SIGKILL')
-    await server.exit
-  }
+  })
 
   const back = { PORT, LEND_DATA: join(home, 'back') }
   const restored = await lend(back, 'restore', file)
@@ -52,22 +51,16 @@ test('a restore without the key says so and what to do; with the key back all is
   expect(restored.out).toContain('until then no instance is ready and no token is issued')
   expect(existsSync(join(back.LEND_DATA, 'secret-key.json'))).toBe(false)
 
-  let keys: unknown
-  await served(back, port, async () => {
-    const ready = await fetch(`http://localhost:${port}/readyz`)
-    expect([ready.status, await ready.json()]).toMatchObject([503, { status: 'keys_shut' }])
-    keys = await jwks()
+  await served(back, async (url) => {
+    expect(await readiness(url)).toMatchObject([503, { status: 'keys_shut' }])
+    expect(await jwks(url)).toEqual(keys)
   })
-  const mended = { ...back, LEND_SECRET_KEYS }
   const looked = await lend(back, 'doctor')
   expect(looked.out).toMatch(/^WRONG {2}signing keys: those of .* open with none of the keys/m)
   expect(looked.out).toContain('lend rotate-keys --now')
-  const again = startServer(mended)
-  try {
-    await whenReady(port, again)
-    expect(await jwks()).toEqual(keys)
-  } finally {
-    again.child.kill('SIGKILL')
-    await again.exit
-  }
-}, 180_000)
+  await served({ ...back, LEND_SECRET_KEYS }, async (url) => {
+    const ready = async () => (await readiness(url))[0] === 200
+    await until(ready, 'it is ready', 60)
+    expect(await jwks(url)).toEqual(keys)
+  })
+}, 600_000)
