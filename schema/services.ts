@@ -1,6 +1,6 @@
 import { z } from 'zod'
-import { change, jwks, NAME_LENGTH_MAX, status } from './admin.ts'
-import { name } from './people.ts'
+import { change, jwks, NAME_LENGTH_MAX, rotation, status } from './admin.ts'
+import { name, time } from './people.ts'
 
 const serviceId = z.string().regex(/^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$/, {
   error: 'must be lower-case letters, digits and inner hyphens, as in accounts',
@@ -17,6 +17,9 @@ export const service = z
     client_id: z.string().optional(),
     status: status.optional(),
     has_secret: z.boolean(),
+    previous_secret_until: time
+      .optional()
+      .meta({ description: 'Until when the secret before this one still opens' }),
     jwks: z.record(z.string(), z.unknown()).optional(),
   })
   .meta({ id: 'Service' })
@@ -30,6 +33,9 @@ export const serviceChange = change({
   title: name(NAME_LENGTH_MAX).optional(),
   status: status.optional(),
   jwks: jwks.nullable().optional(),
-  rotate_secret: z.literal(true).optional(),
+  rotate_secret: z
+    .union([z.literal(true), rotation])
+    .optional()
+    .meta({ description: 'A new secret, answered once; true closes the old one at once' }),
   remove_secret: z.literal(true).optional(),
 })

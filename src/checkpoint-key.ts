@@ -11,13 +11,27 @@ import { thumbprintOf } from './flows/checkpoint.ts'
 export async function checkpointKey(dataDir: string | null): Promise<JWK> {
   const file = dataDir === null ? null : checkpointKeyFile(dataDir)
   if (file !== null && existsSync(file)) return JSON.parse(readFileSync(file, 'utf8'))
-  const { privateKey } = await generateKeyPair('ES256', { extractable: true })
-  const jwk = await exportJWK(privateKey)
+  const jwk = await newKey()
   if (dataDir !== null && file !== null) {
     mkdirSync(dataDir, { recursive: true, mode: 0o700 })
     writeFileSync(file, `${JSON.stringify(jwk)}\n`, { mode: 0o600 })
   }
   return jwk
+}
+
+async function newKey(): Promise<JWK> {
+  const { privateKey } = await generateKeyPair('ES256', { extractable: true })
+  return exportJWK(privateKey)
+}
+
+/**
+ * An instance's next key, in a file that must not be there yet. Answers with its thumbprint, so that all instances can be told of
+ * it before anything is signed with it.
+ */
+export async function prepareCheckpointKey(file: string): Promise<string> {
+  const jwk = await newKey()
+  writeFileSync(file, `${JSON.stringify(jwk)}\n`, { mode: 0o600, flag: 'wx' })
+  return thumbprintOf(jwk)
 }
 
 /** Where an instance's own key is kept. */

@@ -32,6 +32,7 @@ import { createMetrics, type Metrics } from './ops/metrics.ts'
 import { serveMetrics } from './ops/serve.ts'
 import type { Ctx } from './ports.ts'
 import { createRates } from './rates.ts'
+import { openSealedKeys } from './sealed-keys.ts'
 import { createKeyStore } from './tokens/keys.ts'
 import type { Tracing } from './tracing.ts'
 import { openVault } from './vault.ts'
@@ -129,6 +130,7 @@ async function serveLoopback(make: () => Server, port: number): Promise<Server[]
 }
 
 const warned = (what: string, more: object) => log.warn(more, what)
+const failed = (what: string, more: object) => log.error(more, what)
 
 /** AUTH_DECISION lines go where the log goes, many at once. */
 const gatewaySays = {
@@ -237,7 +239,8 @@ async function main(): Promise<void> {
   const draining = createDraining()
   const metrics = config.metrics === null ? null : createMetrics()
   const ctx = contextOf(config, { db, clock, notify, stopping: draining.signal, metrics })
-  const keys = createKeyStore({ db, clock })
+  const sealedKeys = await openSealedKeys(ctx, { shut: failed, onBug })
+  const keys = createKeyStore({ db, clock, vault: ctx.vault })
   const verifier = createUserTokenVerifier({ publicUrl: config.publicUrl, clock })
   let ready = false
   const signingKey = await checkpointKey(config.dataDir)
@@ -247,6 +250,7 @@ async function main(): Promise<void> {
     ...{ ctx, keys, verifier, gateway },
     // What was taken back must be known before anything is let through.
     ready: () => ready && gateway.ready(),
+    keysShut: sealedKeys.isShut,
     isFresh: gateway.isFresh,
     addressOf: clientAddress({ trusted: config.trustedProxies, direct: config.loopbackOnly }),
     onBug,
@@ -273,17 +277,13 @@ async function main(): Promise<void> {
   const counting = await startCounting(config, metrics, {
     ctx,
     gateway,
-    ready: () => ready && gateway.ready(),
+    ready: () => ready && gateway.ready() && !sealedKeys.isShut(),
   })
   const before = [forwardAuthListener(gateway, ctx.trace), ...(demo === null ? [] : [demo.handle])]
   const drain = createDrain()
   const servers = await serve(config, serverOf(getRequestListener(app.fetch), before, drain))
-  writeRunFile(config, {
-    secret: doorSecret,
-    pid: process.pid,
-    port: config.port,
-    publicUrl: ctx.publicUrl,
-  })
+  const { port, publicUrl } = config
+  writeRunFile(config, { secret: doorSecret, pid: process.pid, port, publicUrl })
   demo?.listening()
   ready = true
   stage(`ready at ${config.publicUrl}`)
@@ -300,8 +300,8 @@ async function main(): Promise<void> {
     },
     graceMillis: config.drainSeconds * 1000,
     close: async () => {
-      const stopped = [jobs, gateway, counting, clock, ...(telling === null ? [] : [telling])]
-      await Promise.all(stopped.map((one) => one.stop()))
+      const stopped = [jobs, gateway, counting, clock, sealedKeys, telling]
+      await Promise.all(stopped.map((one) => one?.stop()))
       removeRunFile(config)
       await notify.stop()
       await db.close()

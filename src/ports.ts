@@ -70,6 +70,8 @@ export type OpenBus = (of: {
 export type Vault = {
   /** Names the key that seals. */
   readonly kid: string
+  /** Whether every process on this database has its keys, so that what all of them need may be sealed with it. */
+  readonly isShared: boolean
   /** `context` says what the text is for; it opens for nothing else. */
   readonly seal: (text: string, context: string) => string
   /** Null when it does not open: another key, another context, or changed. */
@@ -147,7 +149,7 @@ export type Ctx = {
   readonly publicUrl: string
   /** Aborted when the instance drains: whoever waits answers with what there is. */
   readonly stopping?: AbortSignal
-  /** Absent: nothing can be sealed, so no tool server can have a credential. */
+  /** Absent: nothing can be sealed, so no tool server can have a credential; nor can what others sealed be opened. */
   readonly vault?: Vault
   /** Absent: nobody counts. */
   readonly observe?: Observe

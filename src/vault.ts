@@ -5,8 +5,9 @@ import type { Config, SecretKey } from './config.ts'
 import type { Vault } from './ports.ts'
 
 /**
- * Credentials that Lend presents to others are sealed in the database with AES-256-GCM under a key that is kept outside it.
- * A sealed text names its key, so that keys can be rotated: the first seals, all of them open.
+ * What Lend has to keep in a form that it can read again is sealed in the database with AES-256-GCM under a key that is kept
+ * outside it: private signing keys, and credentials that it presents to others. A sealed text names its key, so that keys can be
+ * rotated: the first seals, all of them open.
  */
 const NONCE_BYTES = 12
 const TAG_BYTES = 16
@@ -14,11 +15,15 @@ const TAG_BYTES = 16
 const base64url = (bytes: Buffer): string => bytes.toString('base64url')
 
 /** `v1.{kid}.{nonce}.{ciphertext and tag}`. The context is authenticated, so what is moved to another row does not open. */
-export function createVault(keys: readonly [SecretKey, ...SecretKey[]]): Vault {
+export function createVault(
+  keys: readonly [SecretKey, ...SecretKey[]],
+  isShared: boolean = true,
+): Vault {
   const [current] = keys
   const known = new Map(keys.map(({ kid, key }) => [kid, Buffer.from(key, 'base64url')]))
   return {
     kid: current.kid,
+    isShared,
     seal: (text, context) => {
       const nonce = randomBytes(NONCE_BYTES)
       const key = Buffer.from(current.key, 'base64url')
@@ -52,19 +57,48 @@ const newKey = (): SecretKey => ({
 /** The key that an instance made for itself, where it is kept. */
 export const secretKeyFile = (dataDir: string): string => join(dataDir, 'secret-key.json')
 
-/**
- * The vault of this instance: the setting's keys, or one of its own in a file beside the database and never in it. Kept
- * nowhere when nothing is kept.
- */
-export function openVault(config: Pick<Config, 'secretKeys' | 'dataDir'>): Vault {
-  const [first, ...others] = config.secretKeys ?? []
-  if (first !== undefined) return createVault([first, ...others])
-  const { dataDir } = config
-  if (dataDir === null) return createVault([newKey()])
+type Place = Pick<Config, 'secretKeys' | 'dataDir' | 'databaseUrl'>
+
+const keyIn = (file: string): SecretKey => JSON.parse(readFileSync(file, 'utf8'))
+
+function ownKey(dataDir: string | null): SecretKey {
+  if (dataDir === null) return newKey()
   const file = secretKeyFile(dataDir)
-  if (existsSync(file)) return createVault([JSON.parse(readFileSync(file, 'utf8'))])
+  if (existsSync(file)) return keyIn(file)
   const key = newKey()
   mkdirSync(dataDir, { recursive: true, mode: 0o700 })
   writeFileSync(file, `${JSON.stringify(key)}\n`, { mode: 0o600 })
-  return createVault([key])
+  return key
+}
+
+/**
+ * The vault of this instance: the setting's keys, or one of its own in a file beside the database and never in it. Kept
+ * nowhere when nothing is kept. With the setting the file's key still opens what it sealed before.
+ *
+ * A key of one's own is good for all that use the embedded database, which has one process; on a server other instances would
+ * not have it.
+ */
+export function openVault({ secretKeys, dataDir, databaseUrl }: Place): Vault {
+  const [first, ...others] = secretKeys ?? []
+  if (first === undefined) return createVault([ownKey(dataDir)], databaseUrl === null)
+  const file = dataDir === null ? null : secretKeyFile(dataDir)
+  const before = file !== null && existsSync(file) ? [keyIn(file)] : []
+  const kept = before.filter(({ kid }) => ![first, ...others].some((one) => one.kid === kid))
+  return createVault([first, ...others, ...kept])
+}
+
+/** The vault that every process on this database has, or none: then what it would seal could not be opened elsewhere. */
+export const sharedVault = (place: Place): Vault | undefined =>
+  place.secretKeys === null && place.databaseUrl !== null ? undefined : openVault(place)
+
+/** The vault as far as its keys exist: none is made. Undefined: there is no key, or its file cannot be read. */
+export function existingVault(place: Place): Vault | undefined {
+  const { secretKeys, dataDir } = place
+  if (secretKeys === null && (dataDir === null || !existsSync(secretKeyFile(dataDir))))
+    return undefined
+  try {
+    return openVault(place)
+  } catch {
+    return undefined
+  }
 }

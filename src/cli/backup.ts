@@ -123,7 +123,9 @@ export async function backup(
     for (const path of own.filter((one) => !one.includes('app'))) out(`with ${path}`)
     out('It holds keys: keep it as you keep them.')
     if (config.secretKeys !== null)
-      out('LEND_SECRET_KEYS is not in it: keep that apart, or sealed credentials never open again.')
+      out(
+        'LEND_SECRET_KEYS is not in it: keep that apart, or no signing key and no credential in it ever opens again.',
+      )
     return 0
   } finally {
     rmSync(folder, { recursive: true, force: true })

@@ -5,10 +5,10 @@ import { systemClock } from '../ids.ts'
 import { busFindings } from '../ops/doctor/bus.ts'
 import { databaseFindings, unreachable } from '../ops/doctor/database.ts'
 import { type Finding, finding, type Level, well } from '../ops/doctor/finding.ts'
-import { existingVault } from '../ops/doctor/keys.ts'
 import { poolerFindings } from '../ops/doctor/pooler.ts'
 import { providerFindings, publicUrlFindings } from '../ops/doctor/reach.ts'
 import { dataFolder, proxies, sharedSettings, unknownSettings } from '../ops/doctor/settings.ts'
+import { existingVault } from '../vault.ts'
 
 /**
  * `lend doctor`: looks at everything that an instance with these settings depends on, and changes nothing. Exit status 0:

@@ -167,12 +167,17 @@ const COMMANDS = {
       ),
   ),
   reseal: command(
-    'Seal kept credentials anew with the first of LEND_SECRET_KEYS, so that the others can be taken out',
+    'Seal all kept keys and secrets with the first of LEND_SECRET_KEYS, so that the others can be taken out',
     {},
     async () => {
       const out = (line: string) => process.stdout.write(`${line}\n`)
       return (await import('./reseal.ts')).reseal(process.env, out)
     },
+  ),
+  'new-checkpoint-key': command(
+    'Write an instance’s next checkpoint key into a new file, and print its thumbprint for LEND_CHECKPOINT_KEYS',
+    { file: { type: 'positional', description: 'A file that is not there yet' } },
+    async (given) => (await import('./new-checkpoint-key.ts')).newCheckpointKey(fileIn(given)),
   ),
   backup: command(
     'Write the database and this instance’s keys into one new file, while the server runs or not',

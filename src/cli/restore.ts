@@ -11,7 +11,6 @@ import {
 import { join } from 'node:path'
 import { checkpointKey, trustedKeys } from '../checkpoint-key.ts'
 import { type Config, configFrom } from '../config.ts'
-import type { TenantId } from '../core/vocabulary.ts'
 import {
   CannotRestore,
   type EmptyFolder,
@@ -19,14 +18,13 @@ import {
   restoreServer,
   takeEmptyFolder,
 } from '../db/restore.ts'
-import { selectSealed } from '../db/tool-servers.ts'
+import { opened, selectKept } from '../db/sealed.ts'
 import { type Db, withRead } from '../db/tx.ts'
 import { type AfterRestore, afterRestore } from '../flows/after-restore.ts'
 import { makeCheckpoint } from '../flows/checkpoint.ts'
-import { openedFor } from '../flows/tool-credential.ts'
 import { systemClock, systemIds } from '../ids.ts'
 import type { Ctx } from '../ports.ts'
-import { openVault } from '../vault.ts'
+import { existingVault } from '../vault.ts'
 import { DATABASE_FILE, type Manifest, openArchive } from './archive.ts'
 import { KEY_FILES } from './backup.ts'
 import { checkRestorer, loadServer } from './pg-programs.ts'
@@ -58,15 +56,21 @@ function tellWhatIsGone(out: Out, { at, kind }: Manifest, done: AfterRestore): v
   if (kind === 'server') out('start the instances now; none may have run meanwhile')
 }
 
-async function tellCredentials(ctx: Ctx, out: Out): Promise<void> {
-  const rows = await withRead(ctx.db, 'restore', selectSealed)
-  const shut = rows.filter(
-    ({ id, tenantId, sealed }) =>
-      openedFor(ctx, { tenantId: tenantId as TenantId, id }, sealed) === null,
+/** Whether the keys that are here open what is sealed. A key is never made for it: it would open nothing. */
+async function tellSealed(ctx: Pick<Ctx, 'db' | 'vault'>, out: Out): Promise<boolean> {
+  const rows = (await withRead(ctx.db, 'restore', selectKept)).filter((row) => row.sealed !== null)
+  const shut = rows.filter((row) => opened(ctx.vault, row, row) === null)
+  out(`${rows.length - shut.length} of ${rows.length} sealed keys and secrets open`)
+  for (const { kind, id } of shut) out(`  ${kind} ${id} opens with none of the keys`)
+  if (shut.length === 0) return true
+  out(
+    'put the keys that sealed them back into LEND_SECRET_KEYS, or secret-key.json back into LEND_DATA',
   )
-  out(`${rows.length - shut.length} of ${rows.length} sealed credentials open`)
-  for (const { id } of shut)
-    out(`  ${id} opens with none of the keys: put its key back into LEND_SECRET_KEYS`)
+  if (shut.some(({ kind }) => kind === 'signing_key'))
+    out(
+      'until then no instance is ready and no token is issued; lend doctor says what to do without',
+    )
+  return false
 }
 
 /** Closes what the older state would open again, anchors that, and says what the record is worth. Returns the exit status. */
@@ -75,16 +79,17 @@ async function settle(config: Config, place: Place, out: Out): Promise<0 | 1> {
   const ctx: Ctx = {
     ...{ db, clock: systemClock, ids: systemIds, publicUrl: config.publicUrl },
     notify: { kick: () => {}, subscribe: () => () => {} },
-    vault: openVault({ secretKeys: config.secretKeys, dataDir: keys }),
   }
+  const { secretKeys, databaseUrl } = config
+  const vault = existingVault({ secretKeys, databaseUrl, dataDir: keys })
   const done = await afterRestore(ctx, { backupAt: Date.parse(manifest.at) })
   const key = await checkpointKey(keys)
   await makeCheckpoint(ctx, key, 0)
   tellWhatIsGone(out, manifest, done)
-  await tellCredentials(ctx, out)
+  const opens = await tellSealed({ db, ...(vault === undefined ? {} : { vault }) }, out)
   const trusted = await trustedKeys(config, key)
   const verified = await verifyDatabase(ctx, out, trusted === undefined ? {} : { trusted })
-  return verified === 1 ? 1 : 0
+  return opens && verified !== 1 ? 0 : 1
 }
 
 const filesIn = (folder: string): readonly string[] =>
@@ -166,7 +171,7 @@ async function intoServer(
 /**
  * `lend restore FILE`: into an empty data folder, or an empty database of a Postgres server. What was ended, released or denied
  * after the backup does not come back to life (I19): see `afterRestore`. All or nothing: until the end no server starts on
- * it. Exit status 0: restored, and the record is whole; 1: restored, and the record is not what was written.
+ * it. Exit status 0: restored, and all is whole; 1: restored, and the record is not what was written, or sealed keys do not open.
  */
 export async function restore(env: NodeJS.ProcessEnv, file: string, out: Out): Promise<0 | 1> {
   const config = configFrom(env, process.cwd())

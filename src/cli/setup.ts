@@ -1,11 +1,14 @@
 import { readFileSync } from 'node:fs'
 import { z } from 'zod'
+import { configFrom } from '../config.ts'
 import type { TenantId, UserId } from '../core/vocabulary.ts'
 import { Journal } from '../db/activity.ts'
+import { CannotSeal, keeping } from '../db/sealed.ts'
 import { type Db, type Tx, withTx } from '../db/tx.ts'
 import { systemClock, systemIds } from '../ids.ts'
-import type { Ctx } from '../ports.ts'
+import type { Ctx, Vault } from '../ports.ts'
 import { createTenantKeys } from '../tokens/keys.ts'
+import { sharedVault } from '../vault.ts'
 import { openDatabase } from './database.ts'
 import type { Given } from './options.ts'
 import { CliProblem } from './run-file.ts'
@@ -179,6 +182,25 @@ const existing = (tx: Tx, of: Setup) => tx.sql<Existing>`
 
 type SetupCtx = Omit<Ctx, 'publicUrl' | 'notify'>
 
+async function insertProvider(
+  ctx: SetupCtx,
+  tx: Tx,
+  { of, tenantId, now }: { readonly of: Setup; readonly tenantId: TenantId; readonly now: number },
+): Promise<void> {
+  const id = ctx.ids.id<string>('identityProvider')
+  const keep = await keeping(tx, ctx.vault)
+  if (keep === null) throw new CannotSeal()
+  const { web_client_secret: secret } = of
+  const row = { kind: 'identity_provider', tenantId, id } as const
+  const kept = secret === undefined ? null : keep(row, secret)
+  await tx.sql`
+    insert into identity_provider (id, tenant_id, issuer, audience, first_party_clients, web_client_id,
+      web_client_secret, sealed_web_client_secret, creates_users, private_network, created_at)
+    values (${id}, ${tenantId}, ${of.issuer}, ${of.audience}, ${of.first_party_clients}::text[],
+      ${of.web_client_id ?? null}, ${kept?.clear ?? null}, ${kept?.sealed ?? null},
+      ${of.creates_users}, ${of.private_network}, to_timestamp(${now}::float8))`
+}
+
 async function insert(ctx: SetupCtx, tx: Tx, of: Setup): Promise<TenantId> {
   const tenantId = ctx.ids.id<TenantId>('tenant')
   const userId = ctx.ids.id<UserId>('user')
@@ -186,14 +208,8 @@ async function insert(ctx: SetupCtx, tx: Tx, of: Setup): Promise<TenantId> {
   await tx.sql`insert into tenant (id, slug, name, created_at)
     values (${tenantId}, ${of.tenant}, ${of.name}, to_timestamp(${now}::float8))`
   await tx.sql`insert into tenant_chain (tenant_id) values (${tenantId})`
-  await createTenantKeys(tx, { tenantId, now })
-  await tx.sql`
-    insert into identity_provider (id, tenant_id, issuer, audience, first_party_clients, web_client_id,
-      web_client_secret, creates_users, private_network, created_at)
-    values (${ctx.ids.id('identityProvider')}, ${tenantId}, ${of.issuer}, ${of.audience},
-      ${of.first_party_clients}::text[], ${of.web_client_id ?? null}, ${of.web_client_secret ?? null},
-      ${of.creates_users}, ${of.private_network},
-      to_timestamp(${now}::float8))`
+  await createTenantKeys(tx, { tenantId, now, vault: ctx.vault })
+  await insertProvider(ctx, tx, { of, tenantId, now })
   await tx.sql`
     insert into app_user (id, tenant_id, issuer, subject, login, name, email, staff_roles, created_at)
     values (${userId}, ${tenantId}, ${of.issuer}, ${of.admin.subject}, ${of.admin.login},
@@ -229,12 +245,13 @@ async function nameOperator(ctx: SetupCtx, tx: Tx, of: Setup, tenantId: TenantId
 /**
  * Writes the tenant, in one transaction. A second run with the same tenant, provider and admin
  * changes nothing and is no error; with others it changes nothing and throws `CliProblem`. Answers
- * with what to print.
+ * with what to print. `vault` seals what the server needs to read again.
  */
-export async function setupTenant(db: Db, of: Setup): Promise<string> {
+export async function setupTenant(db: Db, of: Setup, vault?: Vault): Promise<string> {
   return withTx(db, 'setup', async (tx) => {
     await tx.sql`select pg_advisory_xact_lock(hashtextextended('lend:setup', 0))`
-    const ctx = { db, clock: systemClock, ids: systemIds }
+    const sealing = vault === undefined ? {} : { vault }
+    const ctx = { db, clock: systemClock, ids: systemIds, ...sealing }
     const [found] = await existing(tx, of)
     const more = async (tenantId: TenantId): Promise<string> => {
       const operator = of.operator ? await nameOperator(ctx, tx, of, tenantId) : ''
@@ -262,7 +279,8 @@ export async function setup(given: Given): Promise<string> {
   const of = setupFrom(given)
   const db = await openDatabase(process.env)
   try {
-    return await setupTenant(db, of)
+    const vault = sharedVault(configFrom(process.env, process.cwd()))
+    return await setupTenant(db, of, vault)
   } finally {
     await db.close()
   }

@@ -1,5 +1,9 @@
+import { and, eq, sql } from 'drizzle-orm'
 import type { AgentId, TemplateId, TenantId } from '../core/vocabulary.ts'
 import type { Page } from './directory.ts'
+import { replacedSecret, type SecretChange } from './replaced-secret.ts'
+import type { Kept } from './sealed.ts'
+import { agent, enforcementPoint } from './tables.ts'
 import { json, type Tx } from './tx.ts'
 
 /** Agents, resource servers, enforcement points and identity providers of a tenant. No row here carries a secret's hash. */
@@ -49,28 +53,22 @@ export async function insertAgent(
   return made.length === 1
 }
 
-/**
- * `secretHash`: absent leaves both secrets as they are, null takes them away; given, the one before stays until `previousUntil`,
- * if that is.
- */
 export async function updateAgent(
   tx: Tx,
   tenantId: TenantId,
   a: AgentRow,
-  secretHash: string | null | undefined,
+  secretHash: SecretChange['secretHash'],
 ): Promise<void> {
   const jwks = a.jwks === null ? null : json(a.jwks)
-  const keeps = secretHash === undefined
-  const until = secretHash === null ? null : a.previousUntil
-  await tx.sql`
-    update agent set status = ${a.status}, jwks = ${jwks}::text::jsonb,
-      app_clients = ${a.appClients}::text[], template_ids = ${a.templateIds}::text[],
-      previous_secret_hash = case when ${keeps}::boolean then previous_secret_hash
-        when ${until}::float8 is null then null else secret_hash end,
-      previous_secret_until = case when ${keeps}::boolean then previous_secret_until
-        when secret_hash is null then null else to_timestamp(${until}::float8) end,
-      secret_hash = case when ${keeps}::boolean then secret_hash else ${secretHash ?? null}::text end
-    where tenant_id = ${tenantId} and id = ${a.id}`
+  const { status, previousUntil } = a
+  await tx.orm
+    .update(agent)
+    .set({
+      ...{ status, jwks: sql`${jwks}::text::jsonb` },
+      ...{ appClients: [...a.appClients], templateIds: [...a.templateIds] },
+      ...replacedSecret(agent, { secretHash, previousUntil }),
+    })
+    .where(and(eq(agent.tenantId, tenantId), eq(agent.id, a.id)))
 }
 
 /** Templates that the tenant may use, by name: its own and public ones. */
@@ -193,22 +191,19 @@ export async function insertEnforcementPoint(
       to_timestamp(${p.createdAt}::float8))`
 }
 
-/** `secretHash`: absent leaves both secrets as they are; given, the one before stays until `previousUntil`, if that is. */
 export async function updateEnforcementPoint(
   tx: Tx,
   tenantId: TenantId,
   p: EnforcementPointRow & { readonly secretHash: string | undefined },
 ): Promise<void> {
-  const hash = p.secretHash ?? null
-  await tx.sql`
-    update enforcement_point set name = ${p.name}, services = ${p.services}::text[],
-      asks_about_users = ${p.asksAboutUsers}, status = ${p.status},
-      previous_secret_hash = case when ${hash}::text is null then previous_secret_hash
-        when ${p.previousUntil}::float8 is null then null else secret_hash end,
-      previous_secret_until = case when ${hash}::text is null then previous_secret_until
-        else to_timestamp(${p.previousUntil}::float8) end,
-      secret_hash = coalesce(${hash}::text, secret_hash)
-    where tenant_id = ${tenantId} and id = ${p.id}`
+  const { name, asksAboutUsers, status } = p
+  await tx.orm
+    .update(enforcementPoint)
+    .set({
+      ...{ name, asksAboutUsers, status, services: [...p.services] },
+      ...replacedSecret(enforcementPoint, p),
+    })
+    .where(and(eq(enforcementPoint.tenantId, tenantId), eq(enforcementPoint.id, p.id)))
 }
 
 export async function deleteEnforcementPoint(
@@ -238,7 +233,7 @@ export const selectIdentityProviders = (
 ): Promise<readonly IdentityProviderRow[]> => tx.sql<IdentityProviderRow>`
   select id, issuer, audience, first_party_clients as "firstPartyClients",
     creates_users as "createsUsers", private_network as "privateNetwork",
-    web_client_id as "webClientId", web_client_secret is not null as "hasWebClientSecret", status,
+    web_client_id as "webClientId", num_nonnulls(web_client_secret, sealed_web_client_secret) = 1 as "hasWebClientSecret", status,
     extract(epoch from created_at)::float8 as "createdAt"
   from identity_provider
   where tenant_id = ${of.tenantId} and (${of.id ?? null}::text is null or id = ${of.id ?? null})
@@ -250,13 +245,14 @@ export async function insertIdentityProvider(
   tx: Tx,
   tenantId: TenantId,
   p: IdentityProviderRow,
-  webClientSecret: string | null,
+  webClientSecret: Kept | null,
 ): Promise<boolean> {
   const made = await tx.sql`
     insert into identity_provider (id, tenant_id, issuer, audience, first_party_clients, creates_users,
-      private_network, web_client_id, web_client_secret, status, created_at)
+      private_network, web_client_id, web_client_secret, sealed_web_client_secret, status, created_at)
     values (${p.id}, ${tenantId}, ${p.issuer}, ${p.audience}, ${p.firstPartyClients}::text[],
-      ${p.createsUsers}, ${p.privateNetwork}, ${p.webClientId}, ${webClientSecret}, ${p.status},
+      ${p.createsUsers}, ${p.privateNetwork}, ${p.webClientId}, ${webClientSecret?.clear ?? null},
+      ${webClientSecret?.sealed ?? null}, ${p.status},
       to_timestamp(${p.createdAt}::float8))
     on conflict do nothing returning id`
   return made.length === 1
@@ -267,14 +263,16 @@ export async function updateIdentityProvider(
   tx: Tx,
   tenantId: TenantId,
   p: IdentityProviderRow,
-  webClientSecret: string | null,
+  webClientSecret: Kept | null,
 ): Promise<void> {
+  const { clear, sealed } = webClientSecret ?? { clear: null, sealed: null }
+  const stays = webClientSecret === null && p.hasWebClientSecret
   await tx.sql`
     update identity_provider set audience = ${p.audience},
       first_party_clients = ${p.firstPartyClients}::text[], creates_users = ${p.createsUsers},
       private_network = ${p.privateNetwork}, web_client_id = ${p.webClientId},
-      web_client_secret = case when ${p.hasWebClientSecret}
-        then coalesce(${webClientSecret}::text, web_client_secret) end,
+      web_client_secret = case when ${stays}::boolean then web_client_secret else ${clear}::text end,
+      sealed_web_client_secret = case when ${stays}::boolean then sealed_web_client_secret else ${sealed}::text end,
       status = ${p.status}
     where tenant_id = ${tenantId} and id = ${p.id}`
 }

@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto'
 import type { TenantId, UserId } from '../core/vocabulary.ts'
+import type { Kept } from './sealed.ts'
 import type { Tx } from './tx.ts'
 
 const hashed = (secret: string): string => createHash('sha256').update(secret).digest('hex')
@@ -11,7 +12,8 @@ export type WebProvider = {
   readonly privateNetwork: boolean
   readonly createsUsers: boolean
   readonly clientId: string
-  readonly clientSecret: string
+  /** Sealed for the provider's row. */
+  readonly clientSecret: Kept
 }
 
 export async function webProvider(
@@ -21,10 +23,11 @@ export async function webProvider(
 ): Promise<WebProvider | null> {
   const [row] = await tx.sql<WebProvider>`
     select id, issuer, private_network as "privateNetwork", creates_users as "createsUsers",
-      web_client_id as "clientId", web_client_secret as "clientSecret"
+      web_client_id as "clientId",
+      json_build_object('sealed', sealed_web_client_secret, 'clear', web_client_secret) as "clientSecret"
     from identity_provider
     where tenant_id = ${tenantId} and status = 'active' and web_client_id is not null
-      and web_client_secret is not null and (${id ?? null}::text is null or id = ${id ?? null})
+      and num_nonnulls(web_client_secret, sealed_web_client_secret) = 1 and (${id ?? null}::text is null or id = ${id ?? null})
     order by created_at, id limit 1`
   return row ?? null
 }

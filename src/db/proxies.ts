@@ -1,5 +1,8 @@
+import { and, eq } from 'drizzle-orm'
 import type { TenantId } from '../core/vocabulary.ts'
 import type { Page } from './directory.ts'
+import { replacedSecret } from './replaced-secret.ts'
+import { gatewayProxy } from './tables.ts'
 import type { Tx } from './tx.ts'
 
 /** A reverse proxy that asks forward-auth, without its secrets' hashes. */
@@ -50,21 +53,16 @@ export async function isProxyName(
   return row !== undefined
 }
 
-/** `secretHash`: absent leaves both secrets as they are; given, the one before stays until `previousUntil`, if that is. */
 export async function updateProxy(
   tx: Tx,
   tenantId: TenantId,
   p: ProxyRow & { readonly secretHash: string | undefined },
 ): Promise<void> {
-  const hash = p.secretHash ?? null
-  await tx.sql`
-    update gateway_proxy set name = ${p.name}, status = ${p.status},
-      previous_secret_hash = case when ${hash}::text is null then previous_secret_hash
-        when ${p.previousUntil}::float8 is null then null else secret_hash end,
-      previous_secret_until = case when ${hash}::text is null then previous_secret_until
-        else to_timestamp(${p.previousUntil}::float8) end,
-      secret_hash = coalesce(${hash}::text, secret_hash)
-    where tenant_id = ${tenantId} and id = ${p.id}`
+  const { name, status } = p
+  await tx.orm
+    .update(gatewayProxy)
+    .set({ name, status, ...replacedSecret(gatewayProxy, p) })
+    .where(and(eq(gatewayProxy.tenantId, tenantId), eq(gatewayProxy.id, p.id)))
 }
 
 export type MountRow = {

@@ -1,7 +1,10 @@
+import { and, eq, sql } from 'drizzle-orm'
 import type { Slice, SliceEndpoint, SlicePermission } from '../core/slice.ts'
 import type { SliceBefore, SliceChange } from '../core/slice-diff.ts'
 import type { TenantId } from '../core/vocabulary.ts'
 import type { Page } from './directory.ts'
+import { replacedSecret, type SecretChange } from './replaced-secret.ts'
+import { serviceClient } from './tables.ts'
 import { json, type Tx } from './tx.ts'
 
 /** The registry: what each service published, version by version, and what waits for security. The deployment's. */
@@ -254,6 +257,8 @@ export type ServiceRow = {
   readonly hasSecret: boolean
   readonly jwks: { readonly [name: string]: unknown } | null
   readonly status: 'active' | 'disabled' | null
+  /** Seconds: until when the secret before this one still opens; null: there is none. */
+  readonly previousUntil: number | null
   readonly openProposal: string | null
 }
 
@@ -265,6 +270,7 @@ export const selectServices = (
     (select count(*)::integer from permission p where p.service_id = s.id and not p.retired) as permissions,
     (select count(*)::integer from endpoint e where e.service_id = s.id) as endpoints,
     c.id as "clientId", c.secret_hash is not null as "hasSecret", c.jwks, c.status,
+    extract(epoch from c.previous_secret_until)::float8 as "previousUntil",
     (select p.id from catalog_proposal p where p.service_id = s.id and p.status = 'open') as "openProposal"
   from service s left join service_client c on c.service_id = s.id
   where s.id > ${of.after} and (${of.id ?? null}::text is null or s.id = ${of.id ?? null})
@@ -295,19 +301,17 @@ export const insertServiceClient = (
   values (${c.id}, ${c.tenantId}, ${c.service}, ${c.secretHash},
     ${c.jwks === null ? null : json(c.jwks)}::text::jsonb, to_timestamp(${c.now}::float8))`
 
-/** `secretHash`: absent leaves the secret as it is, null takes it away. */
-export const updateServiceClient = (
+export async function updateServiceClient(
   tx: Tx,
-  c: Omit<ClientSql, 'secretHash'> & {
-    readonly secretHash: string | null | undefined
-    readonly status: 'active' | 'disabled'
-  },
-) => tx.sql`
-  update service_client set status = ${c.status},
-    jwks = ${c.jwks === null ? null : json(c.jwks)}::text::jsonb,
-    secret_hash = case when ${c.secretHash === undefined}::boolean then secret_hash
-      else ${c.secretHash ?? null}::text end
-  where tenant_id = ${c.tenantId} and service_id = ${c.service}`
+  c: Omit<ClientSql, 'secretHash'> & SecretChange & { readonly status: 'active' | 'disabled' },
+): Promise<void> {
+  const jwks = c.jwks === null ? null : json(c.jwks)
+  const { status } = c
+  await tx.orm
+    .update(serviceClient)
+    .set({ status, jwks: sql`${jwks}::text::jsonb`, ...replacedSecret(serviceClient, c) })
+    .where(and(eq(serviceClient.tenantId, c.tenantId), eq(serviceClient.serviceId, c.service)))
+}
 
 export const updateServiceTitle = (tx: Tx, of: { readonly id: string; readonly title: string }) =>
   tx.sql`update service set title = ${of.title} where id = ${of.id}`

@@ -1,5 +1,8 @@
+import { and, eq, sql } from 'drizzle-orm'
 import type { ServiceAccountId, TenantId } from '../core/vocabulary.ts'
 import type { Page } from './directory.ts'
+import { replacedSecret } from './replaced-secret.ts'
+import { serviceAccount } from './tables.ts'
 import { takesBack } from './taken-back.ts'
 import { json, type Tx } from './tx.ts'
 
@@ -57,27 +60,18 @@ export async function isServiceAccountName(
   return row !== undefined
 }
 
-/**
- * `secretHash`: absent leaves both secrets as they are, null takes both away; given, the one before stays until
- * `previousUntil`, if that is and there was one.
- */
 export async function updateServiceAccount(
   tx: Tx,
   tenantId: TenantId,
   a: ServiceAccountRow & { readonly secretHash: string | null | undefined },
 ): Promise<void> {
   const jwks = a.jwks === null ? null : json(a.jwks)
-  const stays = a.secretHash === undefined
+  const { name, status } = a
   takesBack(tx)
-  const hash = a.secretHash ?? null
-  await tx.sql`
-    update service_account set name = ${a.name}, status = ${a.status}, jwks = ${jwks}::text::jsonb,
-      previous_secret_hash = case when ${stays}::boolean then previous_secret_hash
-        when ${a.previousUntil}::float8 is null then null else secret_hash end,
-      previous_secret_until = case when ${stays}::boolean then previous_secret_until
-        when secret_hash is null then null else to_timestamp(${a.previousUntil}::float8) end,
-      secret_hash = case when ${stays}::boolean then secret_hash else ${hash}::text end
-    where tenant_id = ${tenantId} and id = ${a.id}`
+  await tx.orm
+    .update(serviceAccount)
+    .set({ name, status, jwks: sql`${jwks}::text::jsonb`, ...replacedSecret(serviceAccount, a) })
+    .where(and(eq(serviceAccount.tenantId, tenantId), eq(serviceAccount.id, a.id)))
 }
 
 export type ServicePermissionRow = {

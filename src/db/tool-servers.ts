@@ -90,24 +90,3 @@ export async function findToolServer(
     where s.tenant_id = ${of.tenantId} and s.name = ${of.name} and s.status = 'active'`
   return row ?? null
 }
-
-/** Every sealed credential of the deployment. */
-export const selectSealed = (tx: Tx) => tx.sql<{ id: string; tenantId: string; sealed: string }>`
-  select id, tenant_id as "tenantId", sealed_credential as sealed from tool_server
-  where sealed_credential is not null order by tenant_id, id`
-
-/** False: it is not what it was, and stays as it is. */
-export async function replaceSealed(
-  tx: Tx,
-  of: {
-    readonly tenantId: TenantId
-    readonly id: string
-    readonly from: string
-    readonly to: string
-  },
-): Promise<boolean> {
-  const rows = await tx.sql`
-    update tool_server set sealed_credential = ${of.to}
-    where tenant_id = ${of.tenantId} and id = ${of.id} and sealed_credential = ${of.from} returning id`
-  return rows.length === 1
-}

@@ -4,6 +4,7 @@ import { type Context, Hono } from 'hono'
 import { z } from 'zod'
 import type { TenantId } from '../core/vocabulary.ts'
 import { Journal } from '../db/activity.ts'
+import { CannotSeal } from '../db/sealed.ts'
 import { withTx } from '../db/tx.ts'
 import { type Ctx, issuerOf, mcpUrlOf } from '../ports.ts'
 import { rotateKeys, SIGNING_ALGS } from '../tokens/keys.ts'
@@ -156,6 +157,7 @@ async function rotate(deps: DoorDeps, of: z.output<typeof rotation>): Promise<An
       tenantId: tenant.id,
       alg: of.alg,
       now: ctx.clock.now() / 1000,
+      vault: ctx.vault,
       pace: of.now ? 'at_once' : 'staged',
     })
     const journal = new Journal(ctx, tenant.id)
@@ -201,7 +203,12 @@ export function doorRoutes(deps: DoorDeps): Hono {
     })
   route('/_door/demo-token', demoToken, tokenFor)
   route('/_door/demo-credentials', demoCredentials, credentialsOf)
-  route('/_door/rotate-keys', rotation, rotate)
+  route('/_door/rotate-keys', rotation, (all, of) =>
+    rotate(all, of).catch((error: unknown) => {
+      if (error instanceof CannotSeal) return problem(409, error.message)
+      throw error
+    }),
+  )
   app.post('/_door/backup', async (c) => {
     c.header('cache-control', 'no-store')
     if (isRefused(c, deps.secret)) return c.json({ problem: 'This door is not for you.' }, 403)

@@ -2,6 +2,7 @@ import { assert } from '../core/assert.ts'
 import type { Item, TenantId } from '../core/vocabulary.ts'
 import { Journal } from '../db/activity.ts'
 import { insertService, insertServiceClient, insertVersion, writeSlice } from '../db/registry.ts'
+import { CannotSeal, keeping } from '../db/sealed.ts'
 import { json, type Tx, withTx } from '../db/tx.ts'
 import type { Ctx } from '../ports.ts'
 import { issuerOf } from '../ports.ts'
@@ -99,13 +100,19 @@ async function seedTenant(s: Seeding, tenant: DemoTenantData): Promise<void> {
   await tx.sql`insert into tenant (id, slug, name, created_at)
     values (${tenantId}, ${tenant.slug}, ${tenant.name}, to_timestamp(${now}::float8))`
   await tx.sql`insert into tenant_chain (tenant_id) values (${tenantId})`
-  await createTenantKeys(tx, { tenantId, now })
+  await createTenantKeys(tx, { tenantId, now, vault: ctx.vault })
+  const keep = await keeping(tx, ctx.vault)
+  if (keep === null) throw new CannotSeal()
+  const id = ctx.ids.id<string>('identityProvider')
+  const secret = s.secrets.idp.clientSecrets[tenant.slug]?.people
+  assert(secret !== undefined, `the demo's provider of ${tenant.slug} has a client for people`)
+  const { clear, sealed } = keep({ kind: 'identity_provider', tenantId, id }, secret)
   await tx.sql`
     insert into identity_provider (id, tenant_id, issuer, audience, first_party_clients, web_client_id,
-      web_client_secret, private_network, created_at)
-    values (${ctx.ids.id('identityProvider')}, ${tenantId}, ${issuer}, ${issuerOf(ctx, tenant.slug)},
-      ${[DEMO_CLIENTS.people]}::text[], ${DEMO_CLIENTS.people},
-      ${s.secrets.idp.clientSecrets[tenant.slug]?.people ?? null}, true, to_timestamp(${now}::float8))`
+      web_client_secret, sealed_web_client_secret, private_network, created_at)
+    values (${id}, ${tenantId}, ${issuer}, ${issuerOf(ctx, tenant.slug)},
+      ${[DEMO_CLIENTS.people]}::text[], ${DEMO_CLIENTS.people}, ${clear}, ${sealed}, true,
+      to_timestamp(${now}::float8))`
   for (const user of tenant.users) {
     const attributes = user.region === undefined ? {} : { region: user.region }
     await tx.sql`

@@ -12,7 +12,7 @@ import { userCallerFrom } from '../identity/people.ts'
 import { createMcpEndpoint } from '../mcp/endpoint.ts'
 import { iamTools } from '../mcp/iam-tools.ts'
 import { type Clock, type Trace, toolGatewayUrlOf } from '../ports.ts'
-import { JWKS_MAX_AGE_SECONDS } from '../tokens/keys.ts'
+import { JWKS_MAX_AGE_SECONDS, KeyShut } from '../tokens/keys.ts'
 import { createToolGateway, type ToolGatewayLimits } from '../tool-gateway/gateway.ts'
 import { authzenRoutes } from './authzen.ts'
 import { messagePage } from './browser/pages.ts'
@@ -55,6 +55,8 @@ export type AppDeps = OAuthDeps & {
   readonly addressOf?: ReturnType<typeof clientAddress>
   /** Whether this instance may take traffic. */
   readonly ready: () => boolean
+  /** Whether signing keys were sealed with keys that this instance does not have: then it is not ready. Absent: no. */
+  readonly keysShut?: () => boolean
   readonly onBug: (error: unknown, requestId: string) => void
 }
 
@@ -147,11 +149,18 @@ function unauthenticatedNoise({ ctx: { rates, clock }, addressOf }: AppDeps) {
   }
 }
 
+const KEYS_SHUT =
+  'Signing keys cannot be opened with the LEND_SECRET_KEYS of this instance. Its log names the keys that are missing.'
+
 function health(app: Hono<Env>, deps: AppDeps): void {
   // Alive as long as this runs; a database that is away is no reason to be killed.
   app.get('/livez', (c) => c.json({ status: 'ok' }))
   app.get('/readyz', (c) =>
-    deps.ready() ? c.json({ status: 'ok' }) : c.json({ status: 'starting' }, 503),
+    deps.keysShut?.()
+      ? c.json({ status: 'keys_shut', detail: KEYS_SHUT }, 503)
+      : deps.ready()
+        ? c.json({ status: 'ok' })
+        : c.json({ status: 'starting' }, 503),
   )
   app.get('/healthz', async (c) => {
     const postgres = (await databaseAnswers(deps.ctx.db)) ? 'ok' : 'unreachable'
@@ -206,6 +215,33 @@ function toolGatewayRoutes(app: Hono<Env>, deps: AppDeps): void {
   )
   app.get('/.well-known/oauth-protected-resource/t/:tenant/tools/:server/mcp', (c) =>
     c.json(toolGatewayMetadata(ctx, c.var.tenant.slug, c.req.param('server'))),
+  )
+}
+
+/** I19: an outage is never an acceptance, and neither is a key that does not open. */
+function thrownAnswer(error: unknown, requestId: string): Response {
+  const unavailable = (says: string) =>
+    oauthJson(
+      {
+        error: 'temporarily_unavailable',
+        error_description: says,
+        error_reason: 'unavailable',
+        request_id: requestId,
+      },
+      503,
+      { 'retry-after': '2' },
+    )
+  if (isOutage(error))
+    return unavailable('The database cannot be reached, so nothing was decided or issued.')
+  if (error instanceof KeyShut)
+    return unavailable('No token can be signed here just now, so nothing was decided or issued.')
+  return oauthJson(
+    {
+      error: 'server_error',
+      error_description: 'Something went wrong here. Nothing was granted.',
+      request_id: requestId,
+    },
+    500,
   )
 }
 
@@ -277,26 +313,7 @@ export function createApp(deps: AppDeps): Hono<Env> {
     const { requestId } = c.var
     if (error instanceof BodyBroken) return oauthFault(BROKEN_OFF)
     deps.onBug(error, requestId)
-    // I19: an outage is never an acceptance.
-    return isOutage(error)
-      ? oauthJson(
-          {
-            error: 'temporarily_unavailable',
-            error_description: 'The database cannot be reached, so nothing was decided or issued.',
-            error_reason: 'unavailable',
-            request_id: requestId,
-          },
-          503,
-          { 'retry-after': '2' },
-        )
-      : oauthJson(
-          {
-            error: 'server_error',
-            error_description: 'Something went wrong here. Nothing was granted.',
-            request_id: requestId,
-          },
-          500,
-        )
+    return thrownAnswer(error, requestId)
   })
   return app
 }

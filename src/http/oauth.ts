@@ -221,6 +221,8 @@ async function issueFor(
   const grant = GRANTS.get(type ?? '')
   if (type === undefined) return malformed('grant_type', 'is required')
   if (grant === undefined) return fail('unsupported_grant_type')
+  // Before anything is decided: what cannot be signed here must not start a session either.
+  await deps.keys.signer(tenant.id)
   const issued = await grant(deps, { tenant, client, form })
   return issued.ok ? ok({ body: issued.value, type }) : issued
 }

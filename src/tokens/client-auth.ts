@@ -190,7 +190,8 @@ async function clientById(
         case when previous_secret_until > to_timestamp(${now}::float8) then previous_secret_hash end, version, jwks, null
       from service_account where tenant_id = ${tenant.id} and id = ${id}
     union all
-    select 'service_client', id, status, array[service_id], null, false, secret_hash, null, 0, jwks, null
+    select 'service_client', id, status, array[service_id], null, false, secret_hash,
+        case when previous_secret_until > to_timestamp(${now}::float8) then previous_secret_hash end, 0, jwks, null
       from service_client where tenant_id = ${tenant.id} and id = ${id} and status = 'active'`
   return rows[0]
 }

@@ -4,8 +4,9 @@ import { calculateJwkThumbprint, type JWK } from 'jose'
 import { assert } from '../core/assert.ts'
 import { TOKEN_LIFE_SECONDS_MAX } from '../core/limits.ts'
 import type { TenantId } from '../core/vocabulary.ts'
+import { CannotSeal, type Kept, keeping, opened, type SealedRow, sealedBy } from '../db/sealed.ts'
 import { type Db, json, type Tx, withRead } from '../db/tx.ts'
-import type { Clock } from '../ports.ts'
+import type { Clock, Vault } from '../ports.ts'
 
 /**
  * The signing keys of each tenant, one active for each algorithm at any time, rotated while several instances serve:
@@ -42,9 +43,14 @@ type KeyRow = {
   readonly kid: string
   readonly alg: SigningAlg
   readonly status: Status
-  readonly private_jwk: JWK
   readonly public_jwk: JWK
-}
+} & Kept
+
+const rowOf = (tenantId: TenantId, kid: string): SealedRow => ({
+  kind: 'signing_key',
+  tenantId,
+  id: kid,
+})
 
 async function newPair(alg: SigningAlg): Promise<{ publicKey: KeyObject; privateKey: KeyObject }> {
   return alg === 'ES256'
@@ -52,31 +58,39 @@ async function newPair(alg: SigningAlg): Promise<{ publicKey: KeyObject; private
     : generate('rsa', { modulusLength: 2048, publicExponent: 65_537 })
 }
 
+type NewKey = {
+  readonly tenantId: TenantId
+  /** In seconds. */
+  readonly now: number
+  /** Seals the private part. Without one it lies in clear, if no other does otherwise (`CannotSeal`). */
+  readonly vault: Vault | undefined
+}
+
 /** Makes a key and returns its `kid`, the RFC 7638 thumbprint. */
 async function insertKey(
   tx: Tx,
-  key: { tenantId: TenantId; alg: SigningAlg; status: Status; now: number },
+  key: NewKey & { readonly alg: SigningAlg; readonly status: Status },
 ): Promise<string> {
+  const keep = await keeping(tx, key.vault)
+  if (keep === null) throw new CannotSeal()
   const pair = await newPair(key.alg)
   const publicPart = pair.publicKey.export({ format: 'jwk' })
   const kid = await calculateJwkThumbprint(publicPart)
   const publicJwk = { ...publicPart, kid, alg: key.alg, use: 'sig' }
-  const privateJwk = pair.privateKey.export({ format: 'jwk' })
+  const privateJwk = json(pair.privateKey.export({ format: 'jwk' }))
+  const { sealed, clear } = keep(rowOf(key.tenantId, kid), privateJwk)
   await tx.sql`
-    insert into signing_key (kid, tenant_id, alg, private_jwk, public_jwk, status, created_at)
-    values (${kid}, ${key.tenantId}, ${key.alg}, ${json(privateJwk)}::text::jsonb,
+    insert into signing_key (kid, tenant_id, alg, private_jwk, sealed_private_jwk, public_jwk, status, created_at)
+    values (${kid}, ${key.tenantId}, ${key.alg}, ${clear}::text::jsonb, ${sealed},
       ${json(publicJwk)}::text::jsonb, ${key.status}, to_timestamp(${key.now}::float8))`
   return kid
 }
 
 /**
- * Gives a new tenant its first active keys, one ES256 and one RS256 (2048 bits, e = 65537). `now` in seconds.
+ * Gives a new tenant its first active keys, one ES256 and one RS256 (2048 bits, e = 65537).
  * A tenant that has them already makes the database refuse (`one_active_key_a_tenant_and_alg`).
  */
-export async function createTenantKeys(
-  tx: Tx,
-  input: { readonly tenantId: TenantId; readonly now: number },
-): Promise<void> {
+export async function createTenantKeys(tx: Tx, input: NewKey): Promise<void> {
   for (const alg of SIGNING_ALGS) await insertKey(tx, { ...input, alg, status: 'active' })
 }
 
@@ -114,18 +128,13 @@ async function activate(tx: Tx, change: { from: string; to: string; now: number 
 /**
  * Takes the next step of a rotation of one tenant's key for one algorithm (`lend rotate-keys --tenant acme [--now]`)
  * and drops the tenant's retired keys whose tokens are all dead. Safe to call again, and from two places at once.
- * `now` in seconds. Throws if the tenant has no active key.
+ * Throws if the tenant has no active key. One that no longer opens can be replaced so: its public part stays published.
  */
 export async function rotateKeys(
   tx: Tx,
-  input: {
-    readonly tenantId: TenantId
-    readonly alg: SigningAlg
-    readonly now: number
-    readonly pace?: RotationPace
-  },
+  input: NewKey & { readonly alg: SigningAlg; readonly pace?: RotationPace },
 ): Promise<Rotation> {
-  const { tenantId, alg, now, pace = 'staged' } = input
+  const { tenantId, alg, now, vault, pace = 'staged' } = input
   const keys = await lockKeys(tx, tenantId, alg)
   const active = keys.find((key) => key.status === 'active')
   const next = keys.find((key) => key.status === 'next')
@@ -135,10 +144,11 @@ export async function rotateKeys(
     and retired_at < to_timestamp(${before}::float8)`
   if (pace === 'leaked') {
     await tx.sql`delete from signing_key where tenant_id = ${tenantId} and alg = ${alg}`
-    const kid = await insertKey(tx, { tenantId, alg, status: 'active', now })
+    const kid = await insertKey(tx, { tenantId, alg, status: 'active', now, vault })
     return { stage: 'activated', kid, replaced: active.kid }
   }
-  const published = next?.kid ?? (await insertKey(tx, { tenantId, alg, status: 'next', now }))
+  const published =
+    next?.kid ?? (await insertKey(tx, { tenantId, alg, status: 'next', now, vault }))
   const activeFrom = (next?.created_at ?? now) + NEXT_KEY_WAIT_SECONDS
   if (pace === 'staged' && now < activeFrom)
     return { stage: next === undefined ? 'published' : 'waiting', kid: published, activeFrom }
@@ -175,7 +185,7 @@ export async function advanceKeys(
 }
 
 const keyRows = (tx: Tx, tenantId: TenantId): Promise<KeyRow[]> => tx.sql<KeyRow>`
-  select kid, alg, status, private_jwk, public_jwk from signing_key
+  select kid, alg, status, sealed_private_jwk as sealed, private_jwk::text as clear, public_jwk from signing_key
   where tenant_id = ${tenantId} order by alg, created_at desc, kid`
 
 export type Jwks = { readonly keys: readonly JWK[] }
@@ -197,8 +207,25 @@ export type VerifierKey = {
 }
 export type VerifierKeys = ReadonlyMap<string, VerifierKey>
 
+/** The tenant's active key was sealed with a key that is not here, or is not as it was sealed: nothing is signed. */
+export class KeyShut extends Error {
+  override readonly name = 'KeyShut'
+  constructor(of: {
+    readonly tenantId: TenantId
+    readonly kid: string
+    readonly sealedBy: string
+  }) {
+    super(
+      `signing key ${of.kid} of tenant ${of.tenantId}, sealed with ${JSON.stringify(of.sealedBy)}, does not open here: put that key back into LEND_SECRET_KEYS; lend doctor says what else is shut`,
+    )
+  }
+}
+
 export type KeyStore = {
-  /** The active key, ES256 unless told otherwise; never read longer than `KEYS_FRESH_SECONDS` ago. */
+  /**
+   * The active key, ES256 unless told otherwise; never read longer than `KEYS_FRESH_SECONDS` ago. Throws `KeyShut` when it does
+   * not open; what verifies is there all the same.
+   */
   readonly signer: (tenantId: TenantId, alg?: SigningAlg) => Promise<SigningKey>
   /**
    * What verifies the tenant's tokens, by `kid`, never read longer than `KEYS_FRESH_SECONDS` ago while the database
@@ -216,36 +243,62 @@ export const verifierKey = (jwk: JWK, kid: string, alg: SigningAlg): VerifierKey
   publicKey: createPublicKey({ key: jwk, format: 'jwk' }),
 })
 
+/** A key that signs, and what it was read from: it is opened once, however often it is read. */
+type Signer = { readonly key: SigningKey; readonly from: string }
+type Signers = ReadonlyMap<SigningAlg, Signer | KeyShut>
+
 type TenantKeys = {
-  readonly signers: ReadonlyMap<SigningAlg, SigningKey>
+  readonly signers: Signers
   readonly verifiers: VerifierKeys
   readonly jwks: Jwks
   /** Milliseconds, when the read began: what was committed later may be missing. */
   readonly readAt: number
 }
 
-function tenantKeys(rows: readonly KeyRow[], readAt: number): TenantKeys {
-  const signers = new Map<SigningAlg, SigningKey>()
+function signerOf(
+  of: { readonly tenantId: TenantId; readonly vault: Vault | undefined },
+  row: KeyRow,
+  before: Signer | KeyShut | undefined,
+): Signer | KeyShut {
+  const { kid, alg } = row
+  const from = row.sealed ?? row.clear ?? ''
+  if (before !== undefined && 'from' in before && before.from === from && before.key.kid === kid)
+    return before
+  const text = opened(of.vault, rowOf(of.tenantId, kid), row)
+  if (text === null) return new KeyShut({ ...of, kid, sealedBy: sealedBy(from) })
+  const privateKey = createPrivateKey({ key: JSON.parse(text), format: 'jwk' })
+  return { key: { kid, alg, privateKey }, from }
+}
+
+function tenantKeys(
+  rows: readonly KeyRow[],
+  of: { readonly tenantId: TenantId; readonly vault: Vault | undefined; readonly readAt: number },
+  before: Signers | undefined,
+): TenantKeys {
+  const signers = new Map<SigningAlg, Signer | KeyShut>()
   const verifiers = new Map<string, VerifierKey>()
-  for (const { kid, alg, status, ...row } of rows) {
+  for (const row of rows) {
+    const { kid, alg } = row
     verifiers.set(kid, verifierKey(row.public_jwk, kid, alg))
-    if (status === 'active') {
-      const privateKey = createPrivateKey({ key: row.private_jwk, format: 'jwk' })
-      signers.set(alg, { kid, alg, privateKey })
-    }
+    if (row.status === 'active') signers.set(alg, signerOf(of, row, before?.get(alg)))
   }
-  return { signers, verifiers, jwks: { keys: rows.map((row) => row.public_jwk) }, readAt }
+  return { signers, verifiers, jwks: { keys: rows.map((r) => r.public_jwk) }, readAt: of.readAt }
 }
 
 /** The keys of the tenants in use, held in memory (at most 1000 tenants). One for each process. */
-export function createKeyStore(on: { readonly db: Db; readonly clock: Clock }): KeyStore {
+export function createKeyStore(on: {
+  readonly db: Db
+  readonly clock: Clock
+  readonly vault: Vault | undefined
+}): KeyStore {
   const held = new Map<TenantId, TenantKeys>()
   const reading = new Map<TenantId, Promise<TenantKeys>>()
   const triedAt = new Map<TenantId, number>()
 
   async function readKeys(tenantId: TenantId, startedAt: number): Promise<TenantKeys> {
     const rows = await withRead(on.db, 'load_keys', (tx) => keyRows(tx, tenantId))
-    const keys = tenantKeys(rows, startedAt)
+    const of = { tenantId, vault: on.vault, readAt: startedAt }
+    const keys = tenantKeys(rows, of, held.get(tenantId)?.signers)
     // A tenant in use is read again and again, so the first of the map is the one used least recently.
     held.delete(tenantId)
     held.set(tenantId, keys)
@@ -292,9 +345,10 @@ export function createKeyStore(on: { readonly db: Db; readonly clock: Clock }): 
 
   return {
     signer: async (tenantId, alg = 'ES256') => {
-      const key = (await fresh(tenantId)).signers.get(alg)
-      assert(key !== undefined, `tenant ${tenantId} has an active ${alg} key`)
-      return key
+      const signer = (await fresh(tenantId)).signers.get(alg)
+      assert(signer !== undefined, `tenant ${tenantId} has an active ${alg} key`)
+      if (signer instanceof KeyShut) throw signer
+      return signer.key
     },
     verifierKeys: async (tenantId, wanted) => {
       const { verifiers } = await verifiable(tenantId)

@@ -11,13 +11,16 @@ import postgres from 'postgres'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import type { RequestId, SessionId, TenantId } from '../../src/core/vocabulary.ts'
 import { migrations, openEmbedded, openServer } from '../../src/db/open.ts'
-import { type Db, embeddedDb, postgresDb } from '../../src/db/tx.ts'
+import { type Db, embeddedDb, postgresDb, withTx } from '../../src/db/tx.ts'
 import { makeCheckpoint, thumbprintOf } from '../../src/flows/checkpoint.ts'
 import { endSession } from '../../src/flows/end-session.ts'
 import { refreshToken } from '../../src/flows/exchange-token.ts'
+import { reseal } from '../../src/flows/reseal.ts'
 import { verifyActivity } from '../../src/flows/verify-activity.ts'
 import { systemIds } from '../../src/ids.ts'
 import type { Ctx } from '../../src/ports.ts'
+import { createKeyStore, rotateKeys } from '../../src/tokens/keys.ts'
+import { createVault } from '../../src/vault.ts'
 import { answer, asAgent, ask, BRIEFS, exchange, must } from '../race/support/instances.ts'
 import { refusal, runOn } from '../support/databases.ts'
 import { postgresIsLeftOut, urlOf } from '../support/postgres.ts'
@@ -103,6 +106,54 @@ function suite(made: () => Promise<Place>) {
     expect(await makeCheckpoint(ctx, key)).toBe(2)
     must(await endSession(ctx, await asAgent(run, live), undefined))
     expect((await verified(db)).problems).toEqual([])
+    await db.close()
+  })
+
+  test('what lies in clear stays so until it is resealed: an older instance goes on beside a new one', async () => {
+    const db = await place.open()
+    const run = runOn(db)
+    const kept = () =>
+      run<{ clear: boolean; sealed: boolean }>(
+        `select private_jwk is not null as clear, sealed_private_jwk is not null as sealed from signing_key order by created_at`,
+      )
+    const vault = createVault([{ kid: 'a', key: Buffer.alloc(32, 1).toString('base64url') }])
+    const store = () => createKeyStore({ db, clock: { now: () => now }, vault })
+    const kid = await thumbprintOf(key)
+    expect((await store().signer(ACME)).kid).toBe(kid)
+    // A rotation by the new version too is one that the old one can sign with.
+    const of = { tenantId: ACME, alg: 'ES256', now: now / 1000, vault } as const
+    const rotated = await withTx(db, 'test', (tx) => rotateKeys(tx, { ...of, pace: 'at_once' }))
+    expect(await kept()).toEqual([
+      { clear: true, sealed: false },
+      { clear: true, sealed: false },
+    ])
+    const held = store()
+    await held.signer(ACME)
+    const done = await reseal({ ...ctxOn(db), vault })
+    expect(done.find((one) => one.kind === 'signing_key')).toMatchObject({
+      sealed: 2,
+      unopened: [],
+    })
+    for (const one of [held, store()]) expect((await one.signer(ACME)).kid).toBe(rotated.kid)
+    await withTx(db, 'test', (tx) => rotateKeys(tx, { ...of, pace: 'at_once' }))
+    const sealed = { clear: false, sealed: true }
+    expect(await kept()).toEqual([sealed, sealed, sealed])
+    // From now on nothing is added in clear, and no value lies there twice or not at all.
+    const bare = { ...of, vault: undefined, pace: 'at_once' } as const
+    await expect(withTx(db, 'test', (tx) => rotateKeys(tx, bare))).rejects.toThrow(
+      'LEND_SECRET_KEYS',
+    )
+    for (const [clear, text] of [
+      ['{}', 'v1'],
+      [null, null],
+    ])
+      expect(
+        await refusal(
+          run,
+          'update signing_key set private_jwk = $1::text::jsonb, sealed_private_jwk = $2',
+          [...[clear ?? null, text ?? null]],
+        ),
+      ).toBe('private_key_is_kept_once')
     await db.close()
   })
 

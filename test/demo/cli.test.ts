@@ -10,6 +10,7 @@ import { SETUP_ARGS } from '../../src/cli/setup-args.ts'
 import { openEmbedded } from '../../src/db/open.ts'
 import type { Db, SqlValue } from '../../src/db/tx.ts'
 import { verifyActivity } from '../../src/flows/verify-activity.ts'
+import { createVault } from '../../src/vault.ts'
 import { runOn } from '../support/databases.ts'
 
 const GOOD = {
@@ -182,11 +183,12 @@ describe('setup writes one tenant', () => {
   test('with the web page’s client, whose secret is in no record', async () => {
     const web = { 'web-client-id': 'web', 'web-client-secret': 'between-us' }
     await setupTenant(db, from({ ...GOOD, tenant: 'hooli', ...web }))
-    const [row] = await rows(
-      `select web_client_id, web_client_secret from identity_provider
-       where tenant_id = (select id from tenant where slug = 'hooli')`,
-    )
-    expect(row).toEqual({ web_client_id: 'web', web_client_secret: 'between-us' })
+    const kept = () =>
+      rows(
+        `select web_client_id, web_client_secret as clear, sealed_web_client_secret as sealed
+         from identity_provider where web_client_id is not null order by created_at`,
+      )
+    expect(await kept()).toEqual([{ web_client_id: 'web', clear: 'between-us', sealed: null }])
     expect(JSON.stringify(await rows('select data from activity'))).not.toContain('between-us')
   })
 
@@ -268,4 +270,31 @@ describe('at the command line', () => {
     ])
       expect(out).toContain(name)
   })
+})
+
+test('setup seals where it has the key; where others did, nothing is written in clear', async () => {
+  const db = await openEmbedded(null)
+  const rows = runOn(db)
+  const web = { 'web-client-id': 'web', 'web-client-secret': 'between-us' }
+  const of = (tenant: string) => from({ ...GOOD, tenant, ...web })
+  const vault = createVault([{ kid: 'a', key: Buffer.alloc(32, 1).toString('base64url') }])
+  const kept = () =>
+    rows<{ clear: string | null; sealed: string | null }>(
+      `select private_jwk::text as clear, sealed_private_jwk as sealed from signing_key
+       union all select web_client_secret, sealed_web_client_secret from identity_provider`,
+    )
+  const sealed = { clear: null, sealed: expect.stringMatching(/^v1\.a\./) }
+  try {
+    await setupTenant(db, of('initech'), vault)
+    expect(await kept()).toEqual([sealed, sealed, sealed])
+    await expect(setupTenant(db, of('hooli'))).rejects.toThrow('Set it as they have it.')
+    expect(await rows('select slug from tenant')).toEqual([{ slug: 'initech' }])
+    // While something lies in clear alone, an instance that reads nothing else may still run.
+    await rows(`delete from identity_provider`)
+    await rows(`update signing_key set private_jwk = '{}', sealed_private_jwk = null`)
+    await setupTenant(db, of('umbrella'), vault)
+    expect((await kept()).every((one) => one.sealed === null)).toBe(true)
+  } finally {
+    await db.close()
+  }
 })

@@ -288,7 +288,7 @@ describe('the mail server’s place in Lend', () => {
   })
 
   test('follows another address and another key at the next start, and stays removed', async () => {
-    const vault = openVault({ secretKeys: null, dataDir: null })
+    const vault = openVault({ secretKeys: null, dataDir: null, databaseUrl: null })
     const moved = { ...lend.ctx, publicUrl: 'http://localhost:1', vault }
     await seedToolServers(moved, lend.secrets)
     expect((await place()).map((row) => row.url)).toEqual([

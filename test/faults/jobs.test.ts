@@ -145,11 +145,13 @@ twoInstances('background work', (pair) => {
     const seconds = () => a.clock.now() / 1000
     const advanced = (ctx: Ctx) => inTx(ctx, (tx) => advanceKeys(tx, seconds()))
     const rotated = (now: number) => {
-      const of = { tenantId: ACME.id, alg: 'ES256', now } as const
+      const of = { tenantId: ACME.id, alg: 'ES256', now, vault: a.vault } as const
       return (ctx: Ctx) => inTx(ctx, (tx) => rotateKeys(tx, of))
     }
     await run(`delete from signing_key where tenant_id = $1`, [ACME.id])
-    await inTx(a, (tx) => createTenantKeys(tx, { tenantId: ACME.id, now: seconds() }))
+    await inTx(a, (tx) =>
+      createTenantKeys(tx, { tenantId: ACME.id, now: seconds(), vault: a.vault }),
+    )
     const kids = async (status: string) => {
       const rows = await run<{ kid: string }>(
         `select kid from signing_key where tenant_id = $1 and alg = 'ES256' and status = $2`,

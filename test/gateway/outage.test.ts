@@ -40,7 +40,7 @@ describe.skipIf(postgresIsLeftOut)('without a database', () => {
     // A gateway whose jobs are over does nothing but answer.
     const gateway = startGateway({
       ctx: lone,
-      keys: createKeyStore({ db: lone.db, clock: lone.clock }),
+      keys: createKeyStore({ ...lone, vault: lone.vault }),
       verifier: createUserTokenVerifier(lone),
       ...{ write: () => {}, note: () => {}, onBug: () => {} },
     })
@@ -142,7 +142,7 @@ describe.skipIf(postgresIsLeftOut)('without a database', () => {
     const notes: string[] = []
     const gateway = startGateway({
       ctx: { ...ctx, db },
-      keys: createKeyStore({ db, clock: ctx.clock }),
+      keys: createKeyStore({ db, clock: ctx.clock, vault: ctx.vault }),
       verifier: createUserTokenVerifier(ctx),
       note: (what) => notes.push(what),
       ...{ write: () => {}, onBug: () => {} },
@@ -189,7 +189,7 @@ describe.skipIf(postgresIsLeftOut)('without a database', () => {
     const bugs: unknown[] = []
     const gateway = startGateway({
       ctx: lend.ctx,
-      keys: createKeyStore({ db: lend.ctx.db, clock: lend.ctx.clock }),
+      keys: createKeyStore({ ...lend.ctx, vault: lend.ctx.vault }),
       verifier: createUserTokenVerifier(lend.ctx),
       write: () => {},
       note: (what) => notes.push(what),

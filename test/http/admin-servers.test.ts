@@ -1,6 +1,7 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import * as contract from '../../schema/admin.ts'
 import { webProvider } from '../../src/db/browser-sessions.ts'
+import { type Kept, opened } from '../../src/db/sealed.ts'
 import { withTx } from '../../src/db/tx.ts'
 import type { Json } from '../support/people.ts'
 import { type Admin, createAdmin, expectProblem, items } from './support/admin.ts'
@@ -146,19 +147,26 @@ describe('identity providers', () => {
   })
 
   const WEB = { web_client_id: 'web', web_client_secret: 'k3pt-between~us' }
-  const secretOf = async (id: unknown) =>
-    (
-      await admin.world.rows<{ secret: string | null }>(
-        'select web_client_secret as secret from identity_provider where id = $1',
-        [id],
-      )
-    )[0]?.secret
+  const openedFor = (id: string, kept: Kept) => {
+    const row = { kind: 'identity_provider', tenantId: 'ten_acme', id } as const
+    return opened(admin.world.ctx.vault, row, kept)
+  }
+  /** As it is presented to the provider. It never lies in clear. */
+  const secretOf = async (id: string) => {
+    const [kept] = await admin.world.rows<Kept>(
+      `select sealed_web_client_secret as sealed, web_client_secret as clear from identity_provider where id = $1`,
+      [id],
+    )
+    expect(kept?.clear).toBeNull()
+    return kept === undefined ? undefined : openedFor(id, kept)
+  }
 
   test('Lend’s own client there is set, changed and taken away; its secret is never answered or recorded', async () => {
     const made = await admin.post('/admin/identity-providers', { ...NEW, ...WEB })
     expect(made.body).toMatchObject({ web_client_id: 'web', has_web_client_secret: true })
     expect(contract.identityProvider.safeParse(made.body).error).toBeUndefined()
-    const path = `/admin/identity-providers/${made.body.id}`
+    const id = String(made.body.id)
+    const path = `/admin/identity-providers/${id}`
     const said = [made]
     const patch = async (body: object) => {
       said.push(await admin.patch(path, body))
@@ -166,16 +174,16 @@ describe('identity providers', () => {
     }
     // What is not named stays.
     await patch({ creates_users: true })
-    expect(await secretOf(made.body.id)).toBe(WEB.web_client_secret)
+    expect(await secretOf(id)).toBe(WEB.web_client_secret)
     await patch({ web_client_secret: 'another secret' })
-    expect(await secretOf(made.body.id)).toBe('another secret')
+    expect(await secretOf(id)).toBe('another secret')
     await patch({ first_party_clients: ['web', 'cli'] })
     const moved = await patch({ web_client_id: 'cli', web_client_secret: 'of cli' })
     expect(moved).toMatchObject({ web_client_id: 'cli', has_web_client_secret: true })
     const gone = await patch({ web_client_id: null })
     expect(gone).toMatchObject({ has_web_client_secret: false })
     expect(gone).not.toHaveProperty('web_client_id')
-    expect(await secretOf(made.body.id)).toBeNull()
+    expect(await secretOf(id)).toBeNull()
 
     said.push(await admin.get('/admin/identity-providers'))
     const told = JSON.stringify([said.map((one) => one.body), await admin.records()])
@@ -255,11 +263,9 @@ describe('identity providers', () => {
       web_client_id: 'people',
       web_client_secret: 's3cret',
     })
-    expect(await find()).toMatchObject({
-      id: 'idp_acme',
-      clientId: 'people',
-      clientSecret: 's3cret',
-    })
+    const found = await find()
+    expect(found).toMatchObject({ id: 'idp_acme', clientId: 'people' })
+    expect(found && openedFor('idp_acme', found.clientSecret)).toBe('s3cret')
   })
 
   test('plain http needs the private network, and cannot lose it', async () => {

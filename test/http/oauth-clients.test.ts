@@ -153,6 +153,7 @@ describe('the served keys', () => {
         tenantId,
         alg: 'ES256',
         now: lend.clock.now() / 1000,
+        vault: lend.ctx.vault,
         pace: 'at_once',
       }),
     )

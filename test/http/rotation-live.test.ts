@@ -130,7 +130,9 @@ describe.skipIf(postgresIsLeftOut)('rotated while requests run, at two instances
       return asked.body.active === true ? asked.status : 0
     }
     const tenantId = await one.tenantId()
-    const of = { tenantId, alg: 'ES256', now: one.clock.now() / 1000, pace: 'at_once' } as const
+    const { vault } = one.ctx
+    const now = one.clock.now() / 1000
+    const of = { tenantId, alg: 'ES256', now, vault, pace: 'at_once' } as const
     const refused = await refusedWhile(issueAndAsk, async () => {
       await withTx(one.ctx.db, 'test', (tx) => rotateKeys(tx, of))
     })

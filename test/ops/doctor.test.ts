@@ -325,6 +325,38 @@ describe.skipIf(postgresIsLeftOut)('a server', () => {
     expect(said((await keyed(a)).all, 'credentials')[0]).toMatch(/^ok: all 1/)
   })
 
+  test.each<[string, { clear?: boolean; by?: string }, string, RegExp]>([
+    ['in clear, no key that all have', { clear: true }, '', /^warn: 1 of 1 lie in clear/],
+    ['in clear, with keys', { clear: true }, 'a', /^warn: 1 of 1 lie in clear/],
+    ['sealed, and no key here', { by: 'a' }, '', /^wrong: those of kid_1 open with none/],
+    ['sealed with another key', { by: 'a' }, 'b', /^wrong: those of kid_1 open with none/],
+    ['sealed with an older key', { by: 'a' }, 'b,a', /^warn: 1 of 1 are sealed with an older key/],
+    ['sealed with the first key', { by: 'a' }, 'a,b', /^ok: all 1 are sealed/],
+  ])('a signing key and a web client’s secret, %s', async (_, how, keys, says) => {
+    const named = (kid: string) => ({
+      kid,
+      key: Buffer.alloc(32, kid.charCodeAt(0)).toString('base64url'),
+    })
+    const sealedFor = (context: string) =>
+      how.by === undefined ? null : createVault([named(how.by)]).seal('{}', context)
+    await sql`insert into signing_key
+        (kid, tenant_id, alg, private_jwk, sealed_private_jwk, public_jwk, status, created_at)
+      values ('kid_1', 'ten_a', 'ES256', ${how.clear ? '{}' : null}::text::jsonb,
+        ${sealedFor('signing_key ten_a kid_1')}, '{}', 'active', now())`
+    await sql`insert into identity_provider (id, tenant_id, issuer, audience, first_party_clients, status,
+        web_client_id, web_client_secret, sealed_web_client_secret, created_at)
+      values ('kid_1', 'ten_a', 'https://idp.example', 'x', '{web}', 'disabled', 'web',
+        ${how.clear ? '{}' : null}, ${sealedFor('identity_provider ten_a kid_1')}, now())`
+    const text = keys
+      .split(',')
+      .filter(Boolean)
+      .map((kid) => `${kid}:${named(kid).key}`)
+    const { code, all } = await findingsOf({ ...env, LEND_SECRET_KEYS: text.join(',') })
+    expect(said(all, 'signing keys')[0]).toMatch(says)
+    expect(said(all, 'web client secrets')[0]).toMatch(says)
+    expect(code).toBe(says.source.includes('wrong') ? 1 : 0)
+  })
+
   test('a tenant where nobody can sign in; a proxy that exposes nothing', async () => {
     await sql`insert into gateway_proxy (id, tenant_id, name, secret_hash, created_at)
       values ('prx_1', 'ten_a', 'edge', ${'0'.repeat(64)}, now())`

@@ -279,7 +279,7 @@ export async function serveLend(options: ServeOptions = {}): Promise<LiveServer>
   const stopping = new AbortController()
   setMaxListeners(0, stopping.signal)
   const clock = movableClock()
-  const vault = options.vault ?? openVault({ secretKeys: null, dataDir: null })
+  const vault = options.vault ?? openVault({ secretKeys: null, dataDir: null, databaseUrl })
   const ctx: Ctx = {
     db,
     clock,
@@ -292,7 +292,7 @@ export async function serveLend(options: ServeOptions = {}): Promise<LiveServer>
     ...(options.trace === undefined ? {} : { trace: options.trace }),
     ...(options.rates === undefined ? {} : { rates: options.rates(db) }),
   }
-  const keys = createKeyStore({ db, clock })
+  const keys = createKeyStore({ db, clock, vault })
   const verifier = createUserTokenVerifier({ publicUrl, clock })
   const lines: string[] = []
   const gateway = startGateway({

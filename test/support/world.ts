@@ -199,7 +199,7 @@ export async function createWorld(): Promise<World> {
     ids: countingIds(),
     notify,
     publicUrl: 'http://localhost:4000',
-    vault: openVault({ secretKeys: null, dataDir: null }),
+    vault: openVault({ secretKeys: null, dataDir: null, databaseUrl: null }),
   }
   return {
     ctx,

@@ -256,6 +256,7 @@ const ROOMS: Readonly<Record<string, Room>> = {
     types: ['src/ports.ts'],
     packages: ['jose'],
   },
+  'src/sealed-keys.ts': { rooms: ['src/flows'], types: ['src/ports.ts'] },
   'src/cli': {
     rooms: [
       'src/config.ts',
@@ -274,8 +275,12 @@ const ROOMS: Readonly<Record<string, Room>> = {
   },
   // Asks everything that an instance depends on.
   'src/cli/doctor.ts': {
-    rooms: ['src/cli', 'src/config.ts', 'src/db', 'src/ids.ts', 'src/ops'],
+    rooms: ['src/cli', 'src/config.ts', 'src/db', 'src/ids.ts', 'src/ops', 'src/vault.ts'],
     packages: ['node:util'],
+  },
+  'src/cli/new-checkpoint-key.ts': {
+    rooms: ['src/checkpoint-key.ts', 'src/cli'],
+    packages: ['node:fs', 'node:path'],
   },
   'src/cli/archive.ts': {
     rooms: ['src/cli', 'src/db'],

@@ -27,6 +27,22 @@ describe.each(PAGES)('%s', (page) => {
   })
 })
 
+/** Names of columns that hold a secret, or what one is told by. Hashes of the record and public keys are none. */
+const SECRET_COLUMN =
+  /secret(?!_until)|private|sealed|token$|nonce|verifier|(state|browser|refresh|id)_hash/
+
+test('SECURITY.md says of every column with a secret how it is kept', () => {
+  const columns = [
+    ...textOf('src/db/tables.ts').matchAll(/pgTable\(\s*'(\w+)',([\s\S]*?)\n\)?\}?\)/g),
+  ]
+    .flatMap(([, table, body = '']) =>
+      [...body.matchAll(/(?:text|jsonb)\('(\w+)'\)/g)].map(([, column]) => `${table}.${column}`),
+    )
+    .filter((name) => SECRET_COLUMN.test(name.split('.')[1] ?? ''))
+  expect(columns.length).toBeGreaterThan(15)
+  expect(columns.filter((name) => !textOf('SECURITY.md').includes(`\`${name}\``))).toEqual([])
+})
+
 test.skipIf(!FILES.includes('README.md'))('commands that README and the scripts name exist', () => {
   const scripts = Object.keys(packageJson().scripts)
   const pages = PAGES.filter((page) => FILES.includes(page))

@@ -30,7 +30,7 @@ let globex: Awaited<ReturnType<typeof stolenKey>>
 
 beforeAll(async () => {
   db = await freshDb()
-  keys = createKeyStore({ db, clock: stoppedClock() })
+  keys = createKeyStore({ db, clock: stoppedClock(), vault: undefined })
   es = await stolenKey(db, ACME, 'ES256')
   rs = await stolenKey(db, ACME, 'RS256')
   globex = await stolenKey(db, GLOBEX, 'ES256')
@@ -360,7 +360,7 @@ it('control: what the forger makes verifies', async () => {
 
 it('a kid that cannot be a thumbprint is not looked for', async () => {
   const clock = stoppedClock()
-  const store = createKeyStore({ db, clock })
+  const store = createKeyStore({ db, clock, vault: undefined })
   await store.verifierKeys(ACME.id)
   clock.forward(10)
   const before = db.statements()

@@ -43,8 +43,8 @@ beforeEach(async () => {
     await tx.sql`insert into signing_key select * from first_keys`
   })
   clock = stoppedClock()
-  here = createKeyStore({ db, clock })
-  there = createKeyStore({ db, clock })
+  here = createKeyStore({ db, clock, vault: undefined })
+  there = createKeyStore({ db, clock, vault: undefined })
 })
 
 const rotate = (pace?: RotationPace) =>
@@ -53,6 +53,7 @@ const rotate = (pace?: RotationPace) =>
       tenantId: ACME.id,
       alg: 'ES256',
       now: clock.seconds(),
+      vault: undefined,
       ...(pace === undefined ? {} : { pace }),
     }),
   )
@@ -93,7 +94,7 @@ describe('new keys', () => {
 
   it('are made once: the database refuses a second active key', async () => {
     const again = withTx(db, 'test', (tx) =>
-      createTenantKeys(tx, { tenantId: ACME.id, now: START }),
+      createTenantKeys(tx, { tenantId: ACME.id, now: START, vault: undefined }),
     )
     await expect(again).rejects.toThrow()
   })
@@ -161,7 +162,7 @@ it('at once: the other instance meets an unknown kid and reads the keys again', 
   clock.forward(2)
   const done = await rotate('at_once')
   expect(done.stage).toBe('activated')
-  const restarted = createKeyStore({ db, clock })
+  const restarted = createKeyStore({ db, clock, vault: undefined })
   const token = await issue(restarted)
   expect(kidOf(token)).toBe(done.kid)
   expect(await verifies(there, token)).toBe(true)
@@ -198,10 +199,13 @@ it('rotates RS256 apart from ES256', async () => {
   const es = (await here.signer(ACME.id)).kid
   const rs = (await here.signer(ACME.id, 'RS256')).kid
   const done = await withTx(db, 'test', (tx) =>
-    rotateKeys(tx, { tenantId: ACME.id, alg: 'RS256', now: START, pace: 'at_once' }),
+    rotateKeys(tx, {
+      ...{ tenantId: ACME.id, alg: 'RS256', now: START, vault: undefined },
+      pace: 'at_once',
+    }),
   )
   expect(done).toMatchObject({ replaced: rs })
-  const after = createKeyStore({ db, clock })
+  const after = createKeyStore({ db, clock, vault: undefined })
   expect((await after.signer(ACME.id)).kid).toBe(es)
   expect((await after.signer(ACME.id, 'RS256')).kid).toBe(done.kid)
 })
@@ -245,7 +249,7 @@ describe('a key store', () => {
         sql: (text, ...values) => (down ? gone() : db.alone.sql(text, ...values)),
       },
     }
-    const keys = createKeyStore({ db: frail, clock })
+    const keys = createKeyStore({ db: frail, clock, vault: undefined })
     const other = await issue(here)
     await issue(keys)
     down = true

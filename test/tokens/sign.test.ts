@@ -16,7 +16,7 @@ let keys: KeyStore
 
 beforeAll(async () => {
   db = await freshDb()
-  keys = createKeyStore({ db, clock: stoppedClock() })
+  keys = createKeyStore({ db, clock: stoppedClock(), vault: undefined })
 })
 
 const check = (token: string, more: { now?: number; audience?: string | string[] } = {}) =>

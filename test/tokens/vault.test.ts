@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
 import { BadSetting, configFrom } from '../../src/config.ts'
-import { createVault, openVault } from '../../src/vault.ts'
+import { createVault, openVault, sharedVault } from '../../src/vault.ts'
 
 const key = (fill: number) => Buffer.alloc(32, fill).toString('base64url')
 const OLD = { kid: 'old', key: key(1) }
@@ -42,15 +42,31 @@ test('a rotated key still opens what it sealed; a key that is gone does not', ()
 test('the embedded default is a key in a file that only its owner reads, the same at the next start', () => {
   const dataDir = mkdtempSync(join(tmpdir(), 'lend-vault-'))
   try {
-    const sealed = openVault({ secretKeys: null, dataDir }).seal('secret', 'row')
+    const own = { secretKeys: null, dataDir, databaseUrl: null }
+    const sealed = openVault(own).seal('secret', 'row')
     const file = join(dataDir, 'secret-key.json')
     expect(statSync(file).mode & 0o077).toBe(0)
     expect(readFileSync(file, 'utf8')).not.toContain('secret"')
-    expect(openVault({ secretKeys: null, dataDir }).open(sealed, 'row')).toBe('secret')
-    expect(openVault({ secretKeys: [NEW], dataDir }).open(sealed, 'row')).toBeNull()
+    expect(openVault(own).open(sealed, 'row')).toBe('secret')
+    // The setting seals from now on; what the file's key sealed still opens, until the file is gone.
+    const named = openVault({ ...own, secretKeys: [NEW] })
+    expect([named.kid, named.open(sealed, 'row')]).toEqual(['new', 'secret'])
+    rmSync(file)
+    expect(openVault({ ...own, secretKeys: [NEW] }).open(sealed, 'row')).toBeNull()
   } finally {
     rmSync(dataDir, { recursive: true })
   }
+})
+
+test.each([
+  ['the embedded database, a key of its own', null, null, true],
+  ['a server, a key of its own', null, 'postgres://x/y', false],
+  ['the embedded database, named keys', [NEW], null, true],
+  ['a server, named keys', [NEW], 'postgres://x/y', true],
+])('whether all who need it have the key: %s', (_, secretKeys, databaseUrl, isShared) => {
+  const place = { secretKeys, databaseUrl, dataDir: null }
+  expect(openVault(place).isShared).toBe(isShared)
+  expect(sharedVault(place) !== undefined).toBe(isShared)
 })
 
 test('LEND_SECRET_KEYS names keys of 32 bytes, each once; a wrong one is not shown', () => {

@@ -7,7 +7,7 @@ import type { TenantRef } from '../../src/callers.ts'
 import { claimsOf, type SessionClaims } from '../../src/core/claims.ts'
 import type { AgentId, GrantId, SessionId, TenantId, UserId } from '../../src/core/vocabulary.ts'
 import { type Db, embeddedDb, withTx } from '../../src/db/tx.ts'
-import type { Clock } from '../../src/ports.ts'
+import type { Clock, Vault } from '../../src/ports.ts'
 import { createTenantKeys, type SigningAlg } from '../../src/tokens/keys.ts'
 
 export const START = 1_790_000_000
@@ -34,8 +34,8 @@ export function stoppedClock(): TestClock {
   }
 }
 
-/** An embedded database with two tenants that have keys. */
-export async function freshDb(): Promise<Db> {
+/** An embedded database with two tenants that have keys: sealed, where there is a vault. */
+export async function freshDb(vault?: Vault): Promise<Db> {
   const pglite = new PGlite()
   await migrate(drizzle(pglite), { migrationsFolder: 'drizzle' })
   const db = embeddedDb(pglite)
@@ -43,7 +43,7 @@ export async function freshDb(): Promise<Db> {
     for (const tenant of [ACME, GLOBEX]) {
       await tx.sql`insert into tenant (id, slug, name, created_at)
         values (${tenant.id}, ${tenant.slug}, ${tenant.slug}, to_timestamp(${START}::float8))`
-      await createTenantKeys(tx, { tenantId: tenant.id, now: START })
+      await createTenantKeys(tx, { tenantId: tenant.id, now: START, vault })
     }
   })
   return db

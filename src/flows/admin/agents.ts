@@ -18,9 +18,7 @@ import { checkRegisteredJwks, hashSecret } from '../../tokens/client-auth.ts'
 import { secondsNow } from '../live.ts'
 import { badField, given, recordChange, taken } from './change.ts'
 import { endLiveSessions } from './end-sessions.ts'
-import { previousUntil, type Rotation } from './rotation.ts'
-
-const AT_ONCE: Rotation = { overlap_seconds: 0 }
+import { previousUntil, type Rotation, rotationOf } from './rotation.ts'
 
 type Jwks = { readonly [name: string]: unknown }
 
@@ -174,7 +172,7 @@ export async function changeAgent(
   const secret = patch.rotate_secret ? ctx.ids.secret() : undefined
   const hash =
     secret !== undefined ? hashSecret(secret) : patch.remove_secret === true ? null : undefined
-  const rotation = patch.rotate_secret === true ? AT_ONCE : patch.rotate_secret
+  const rotation = rotationOf(patch.rotate_secret)
   const until = rotation === undefined ? before.previousUntil : previousUntil(ctx, rotation)
   const status = patch.status ?? before.status
   const appClients = [...new Set(patch.app_clients ?? before.appClients)]

@@ -8,6 +8,7 @@ import {
 } from '../../db/admin-clients.ts'
 import { FIRST } from '../../db/directory.ts'
 import { guardTenantAlone } from '../../db/guard.ts'
+import { type Kept, keeping } from '../../db/sealed.ts'
 import type { Tx } from '../../db/tx.ts'
 import { type FieldError, fail, ok, type Result } from '../../fault.ts'
 import type { Ctx } from '../../ports.ts'
@@ -75,6 +76,23 @@ const webClientChanges = (asked: {
   has_web_client_secret: asked.web_client_secret === undefined ? undefined : true,
 })
 
+/** The secret of a row's web client, as it is kept. Null: none is given. */
+async function keptSecret(
+  ctx: Ctx,
+  tx: Tx,
+  of: { readonly caller: UserCaller; readonly id: string; readonly secret: string | undefined },
+): Promise<Result<Kept | null>> {
+  if (of.secret === undefined) return ok(null)
+  const keep = await keeping(tx, ctx.vault)
+  if (keep === null)
+    return badField(
+      'web_client_secret',
+      'cannot be kept: this instance lacks the LEND_SECRET_KEYS that the others seal with',
+    )
+  const row = { kind: 'identity_provider', tenantId: of.caller.tenant.id, id: of.id } as const
+  return ok(keep(row, of.secret))
+}
+
 export type ProviderInput = {
   readonly issuer: string
   readonly audience: string
@@ -122,8 +140,10 @@ export async function createIdentityProvider(
   }
   const apart = await clientsFault(tx, caller, row)
   if (!apart.ok) return apart
-  const secret = input.web_client_secret ?? null
-  if (!(await insertIdentityProvider(tx, caller.tenant.id, row, secret))) return taken('issuer')
+  const of = { caller, id: row.id, secret: input.web_client_secret }
+  const kept = await keptSecret(ctx, tx, of)
+  if (!kept.ok) return kept
+  if (!(await insertIdentityProvider(tx, caller.tenant.id, row, kept.value))) return taken('issuer')
   await recordChange(ctx, tx, caller, {
     what: 'identity_provider.created',
     id: row.id,
@@ -181,7 +201,9 @@ export async function changeIdentityProvider(
   const apart = await clientsFault(tx, caller, after)
   if (!apart.ok) return apart
   const { web_client_secret: secret, ...recorded } = patch
-  await updateIdentityProvider(tx, tenantId, after, secret ?? null)
+  const kept = await keptSecret(ctx, tx, { caller, id, secret })
+  if (!kept.ok) return kept
+  await updateIdentityProvider(tx, tenantId, after, kept.value)
   await recordChange(ctx, tx, caller, {
     what: 'identity_provider.changed',
     id,

@@ -14,6 +14,7 @@ import type { Ctx } from '../../ports.ts'
 import { checkRegisteredJwks, hashSecret } from '../../tokens/client-auth.ts'
 import { secondsNow } from '../live.ts'
 import { badField, given, recordChange, taken } from './change.ts'
+import { previousUntil, type Rotation, rotationOf } from './rotation.ts'
 
 type Jwks = { readonly [name: string]: unknown }
 
@@ -72,13 +73,14 @@ export type ServicePatch = {
   readonly status?: 'active' | 'disabled' | undefined
   /** Null takes the keys away. */
   readonly jwks?: Jwks | null | undefined
-  readonly rotate_secret?: true | undefined
+  /** True: the one before is dead at once. */
+  readonly rotate_secret?: true | Rotation | undefined
   readonly remove_secret?: true | undefined
 }
 
 /**
- * Changes a service's client. Its old secret is dead as soon as a rotation is answered, and a disabled client publishes no
- * more; what is in the catalog stays. It always keeps a credential (422).
+ * Changes a service's client. Its old secret is dead as soon as a rotation is answered, or when the overlap that was asked for is
+ * over; a disabled client publishes no more, and what is in the catalog stays. It always keeps a credential (422).
  */
 export async function changeService(
   ctx: Ctx,
@@ -106,13 +108,17 @@ export async function changeService(
   const secretHash =
     secret !== undefined ? hashSecret(secret) : patch.remove_secret === true ? null : undefined
   const status = patch.status ?? before.status ?? 'active'
-  await updateServiceClient(tx, { tenantId, service: id, jwks, secretHash, status })
+  const rotation = rotationOf(patch.rotate_secret)
+  const until = rotation === undefined ? before.previousUntil : previousUntil(ctx, rotation)
+  const client = { tenantId, service: id, jwks, status }
+  await updateServiceClient(tx, { ...client, secretHash, previousUntil: until })
   if (patch.title !== undefined) await updateServiceTitle(tx, { id, title: patch.title })
   const changes = given({
     title: patch.title,
     status: patch.status,
     keys: patch.jwks === undefined ? undefined : patch.jwks === null ? 'removed' : 'replaced',
     secret: patch.rotate_secret ? 'rotated' : patch.remove_secret ? 'removed' : undefined,
+    overlap_seconds: rotation?.overlap_seconds,
   })
   await recordChange(ctx, tx, caller, { what: 'service.changed', id, changes })
   return made(tx, id, secret)

@@ -6,8 +6,10 @@ import {
   insertBrowserSession,
   insertSignIn,
   takeSignIn,
+  type WebProvider,
   webProvider,
 } from '../../db/browser-sessions.ts'
+import { opened } from '../../db/sealed.ts'
 import { withRead, withTx } from '../../db/tx.ts'
 import { findOrCreateUser } from '../../db/users.ts'
 import { fail, ok, type Result } from '../../fault.ts'
@@ -25,6 +27,17 @@ export type SignInDeps = {
   readonly onBug: (error: unknown, requestId: string) => void
   /** Where a browser goes once it is signed in, on its way to `returnTo`: the agent app signs the person in there too. */
   readonly afterSignIn?: (tenant: TenantRef, returnTo: string) => string
+}
+
+/** With its client's secret opened. Throws where it does not open: then nobody signs in through it. */
+function openedProvider(ctx: Ctx, tenant: TenantRef, provider: WebProvider) {
+  const row = { kind: 'identity_provider', tenantId: tenant.id, id: provider.id } as const
+  const clientSecret = opened(ctx.vault, row, provider.clientSecret)
+  if (clientSecret === null)
+    throw new Error(
+      `the web client's secret at ${provider.issuer} (${provider.id}) does not open: put the key that sealed it back into LEND_SECRET_KEYS, or give the secret again`,
+    )
+  return { ...provider, clientSecret }
 }
 
 const redirectUri = (ctx: Ctx, tenant: TenantRef): string =>
@@ -58,7 +71,7 @@ export async function login(
   const returnTo = safeReturn(tenant.slug, new URL(request.url).searchParams.get('return_to'))
   let begun: Awaited<ReturnType<typeof beginSignIn>>
   try {
-    begun = await beginSignIn(provider, redirectUri(ctx, tenant))
+    begun = await beginSignIn(openedProvider(ctx, tenant, provider), redirectUri(ctx, tenant))
   } catch (error) {
     deps.onBug(error, requestId)
     return messagePage(
@@ -120,7 +133,7 @@ export async function callback(
   if (provider === null) return stale()
   let finished: Finished
   try {
-    finished = await finishSignIn(provider, {
+    finished = await finishSignIn(openedProvider(ctx, tenant, provider), {
       ...begun,
       callback: callbackUrl,
       redirectUri: redirectUri(ctx, tenant),
@@ -215,7 +228,9 @@ export async function logout(
     )
     try {
       const returnTo = `${ctx.publicUrl}/t/${tenant.slug}`
-      if (provider) to = (await signOutUrl(provider, { idToken: ended.idToken, returnTo })) ?? to
+      const { idToken } = ended
+      if (provider)
+        to = (await signOutUrl(openedProvider(ctx, tenant, provider), { idToken, returnTo })) ?? to
     } catch (error) {
       // Signed out here all the same.
       deps.onBug(error, requestId)

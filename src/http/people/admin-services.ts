@@ -4,17 +4,17 @@ import { ok, type Result } from '../../fault.ts'
 import { changeService, createService, type ServiceMade } from '../../flows/admin/services.ts'
 import { byId, READERS, WRITERS, writeWithSecret } from './admin-common.ts'
 import { listServices, ofOperator, servicesQuery } from './catalog-publish.ts'
-import { endpoint, type Mount } from './endpoint.ts'
+import { endpoint, type Mount, type PeopleContext } from './endpoint.ts'
 import { serviceView } from './service-view.ts'
 import type { Written } from './write.ts'
 
 const tag = 'admin: services'
 const PATH = '/admin/services'
 
-const answered = (made: Result<ServiceMade>, status: Written['status']) =>
+const answered = (c: PeopleContext, made: Result<ServiceMade>, status: Written['status']) =>
   made.ok
     ? ok({
-        written: { status, body: serviceView(made.value.service) },
+        written: { status, body: serviceView(c.var.ctx.clock.now())(made.value.service) },
         secret: made.value.secret,
       })
     : made
@@ -50,7 +50,7 @@ export const mountAdminServices: Mount = (api) => {
     (c, { body }) =>
       writeWithSecret(c, 'create_service', (tx) =>
         ofOperator(c, tx, async () =>
-          answered(await createService(c.var.ctx, c.var.caller, body, tx), 201),
+          answered(c, await createService(c.var.ctx, c.var.caller, body, tx), 201),
         ),
       ),
   )
@@ -71,7 +71,7 @@ export const mountAdminServices: Mount = (api) => {
     (c, { params, body }) =>
       writeWithSecret(c, 'change_service', (tx) =>
         ofOperator(c, tx, async () =>
-          answered(await changeService(c.var.ctx, c.var.caller, params.id, body, tx), 200),
+          answered(c, await changeService(c.var.ctx, c.var.caller, params.id, body, tx), 200),
         ),
       ),
   )

@@ -209,7 +209,7 @@ export const listServices = (
     ofOperator(c, tx, async () => {
       const [after = ''] = query.cursor ?? []
       const rows = await selectServices(tx, { after, limit: query.limit + 1 })
-      const how = { limit: query.limit, item: serviceView }
+      const how = { limit: query.limit, item: serviceView(c.var.ctx.clock.now()) }
       return ok(page(rows, { ...how, key: (row) => [row.id] }))
     }),
   )

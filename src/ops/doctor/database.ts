@@ -1,10 +1,16 @@
-import type { TenantId } from '../../core/vocabulary.ts'
 import { type Migration, migrations, RESTORING_SCHEMA } from '../../db/open.ts'
 import { deploymentCounts } from '../../db/operators.ts'
-import { selectSealed } from '../../db/tool-servers.ts'
+import {
+  type Kept,
+  opened,
+  SEALED_KINDS,
+  type SealedKind,
+  type SealedRow,
+  sealedBy,
+  selectKept,
+} from '../../db/sealed.ts'
 import { type Db, withRead } from '../../db/tx.ts'
 import { RE_EVALUATE_JOB } from '../../flows/re-evaluate.ts'
-import { openedFor } from '../../flows/tool-credential.ts'
 import type { Clock, Vault } from '../../ports.ts'
 import { codeOf, type Finding, finding, well } from './finding.ts'
 
@@ -174,25 +180,77 @@ async function readApplied(db: Db): Promise<readonly number[]> {
   return rows.map(({ when }) => when)
 }
 
-/** Credentials of tool servers against the keys; null: there is no key at all yet. */
-async function credentialsOf(db: Db, vault: Vault | null): Promise<Finding> {
-  const rows = await withRead(db, 'doctor', selectSealed)
-  if (rows.length === 0) return well('credentials', 'no tool server has one')
-  const shut = rows.filter(({ id, tenantId, sealed }) => {
-    const of = { tenantId: tenantId as TenantId, id }
-    return vault === null || openedFor({ vault }, of, sealed) === null
-  })
+const CHECKS: Readonly<Record<SealedKind, string>> = {
+  signing_key: 'signing keys',
+  identity_provider: 'web client secrets',
+  tool_server: 'credentials',
+}
+const PUT_BACK =
+  'Put the key that sealed them back into LEND_SECRET_KEYS, or secret-key.json back into LEND_DATA'
+/** Where the key is lost for good. */
+const INSTEAD: Readonly<Record<SealedKind, string>> = {
+  signing_key: 'make new ones with lend rotate-keys --now, a tenant and algorithm at a time',
+  identity_provider: 'give the secrets again',
+  tool_server: 'give the credentials again',
+}
+const NAMED_MAX = 20
+
+/** What one kind of sealed values says of the keys here. Undefined: there is no key at all yet. */
+function kindOf(
+  kind: SealedKind,
+  rows: readonly (SealedRow & Kept)[],
+  of: { readonly vault: Vault | undefined; readonly isServer: boolean },
+): readonly Finding[] {
+  const { vault, isServer } = of
+  const check = CHECKS[kind]
+  const shut = rows.filter((row) => opened(vault, row, row) === null).map(({ id }) => id)
+  const clear = rows.filter(({ clear: text }) => text !== null).length
+  const old = rows.filter(({ sealed: text }) => text !== null && sealedBy(text) !== vault?.kid)
   if (shut.length > 0)
-    return finding('wrong', 'credentials', {
-      says: `those of ${shut.map(({ id }) => id).join(', ')} open with none of the keys`,
-      mend: 'Put the key that sealed them back into LEND_SECRET_KEYS, or give the credentials again.',
-    })
-  const old = rows.filter(({ sealed }) => sealed.split('.')[1] !== vault?.kid).length
-  if (old === 0) return well('credentials', `all ${rows.length} are sealed with the first key`)
-  return finding('warn', 'credentials', {
-    says: `${old} of ${rows.length} are sealed with an older key`,
-    mend: 'Run lend reseal before that key is taken out.',
-  })
+    return [
+      finding('wrong', check, {
+        says: `those of ${shut.slice(0, NAMED_MAX).join(', ')} open with none of the keys${shut.length > NAMED_MAX ? `, and ${shut.length - NAMED_MAX} more` : ''}`,
+        mend: `${PUT_BACK}. Where it is lost for good, ${INSTEAD[kind]}.`,
+      }),
+    ]
+  const findings: Finding[] = []
+  if (clear > 0)
+    findings.push(
+      finding('warn', check, {
+        says: `${clear} of ${rows.length} lie in clear: whoever reads the database or a backup has them`,
+        mend: !isServer
+          ? 'The next start seals them.'
+          : vault?.isShared
+            ? 'Run lend reseal, once no instance of an older version runs.'
+            : 'Set the same LEND_SECRET_KEYS on every instance, then run lend reseal.',
+      }),
+    )
+  if (old.length > 0)
+    findings.push(
+      finding('warn', check, {
+        says: `${old.length} of ${rows.length} are sealed with an older key`,
+        mend: 'Run lend reseal before that key is taken out.',
+      }),
+    )
+  if (findings.length > 0) return findings
+  return [
+    well(
+      check,
+      rows.length === 0 ? 'there are none' : `all ${rows.length} are sealed with the first key`,
+    ),
+  ]
+}
+
+async function keptOf(db: Db, vault: Vault | undefined): Promise<readonly Finding[]> {
+  const rows = await withRead(db, 'doctor', selectKept)
+  const of = { vault, isServer: db.kind === 'server' }
+  return SEALED_KINDS.flatMap((kind) =>
+    kindOf(
+      kind,
+      rows.filter((row) => row.kind === kind),
+      of,
+    ),
+  )
 }
 
 type Loose = { readonly name: string; readonly tenant: string }
@@ -257,7 +315,7 @@ async function followingOf(db: Db, now: number): Promise<Finding> {
 /** Everything that can be seen in a database. Reads only. */
 export async function databaseFindings(
   db: Db,
-  of: { readonly clock: Clock; readonly vault: Vault | null },
+  of: { readonly clock: Clock; readonly vault: Vault | undefined },
 ): Promise<readonly Finding[]> {
   const before = of.clock.now() / 1000
   let server: Server
@@ -282,7 +340,7 @@ export async function databaseFindings(
   return [
     ...findings,
     ...(await tenantsOf(db)),
-    await credentialsOf(db, of.vault),
+    ...(await keptOf(db, of.vault)),
     ...(await proxiesOf(db)),
     await followingOf(db, after),
   ]

@@ -59,7 +59,7 @@ export async function publicUrlFindings(
       ? well('address', `${publicUrl} is ready`)
       : finding('wrong', 'address', {
           says: `${publicUrl} is not ready (${status})`,
-          mend: 'It is starting or stopping, or cannot read the database; its log says which.',
+          mend: 'It is starting or stopping, cannot read the database, or has not the keys that signing keys are sealed with; its log says which.',
         })
   return tenant === null ? [up] : [up, await issuerFinding(publicUrl, tenant)]
 }

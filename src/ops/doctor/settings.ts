@@ -48,8 +48,8 @@ export function sharedSettings(config: Config): readonly Finding[] {
   return [
     config.secretKeys === null
       ? finding('warn', 'secret keys', {
-          says: 'each instance seals credentials of tool servers with a key of its own',
-          mend: 'With several instances on this database, set the same LEND_SECRET_KEYS on all of them.',
+          says: 'signing keys and secrets of web clients cannot be sealed, and each instance seals credentials of tool servers with a key of its own',
+          mend: 'Set the same LEND_SECRET_KEYS on all instances, then run lend reseal.',
         })
       : well('secret keys', `${config.secretKeys.length} named; the first seals`),
     config.checkpointKeys === null

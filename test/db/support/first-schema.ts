@@ -132,13 +132,25 @@ async function sessions(run: Run): Promise<void> {
   )
 }
 
-/** Fills a database at the first schema. `key` signs its checkpoint. */
+/** A key of the tenant's that signs its tokens, as the first version kept it. */
+async function signingKey(run: Run, key: JWK): Promise<void> {
+  const { d: _, ...publicJwk } = key
+  const kid = await calculateJwkThumbprint(publicJwk)
+  await run(
+    `insert into signing_key (kid, tenant_id, alg, private_jwk, public_jwk, status, created_at)
+     values ($1, 'ten_acme', 'ES256', $2::text::jsonb, $3::text::jsonb, 'active', $4::text::timestamptz)`,
+    [kid, JSON.stringify(key), JSON.stringify({ ...publicJwk, kid }), EPOCH],
+  )
+}
+
+/** Fills a database at the first schema. `key` signs its checkpoint, and acme's tokens. */
 export async function writeAsFirst(run: Run, key: JWK): Promise<void> {
   const query = async (sql: string, params: readonly SqlValue[]) =>
     // What came later was not there to be filled.
     /operator_tenant|service_client/.test(sql) ? [] : run(sql, params)
   await seed({ query } as unknown as PGlite)
   await sessions(run)
+  await signingKey(run, key)
   const live = await chainOf(run, { ...NAMES, session_id: LIVE, root_session_id: LIVE }, [
     ['session.started', { mode: 'ask', by: 'exchange' }],
     ['access.requested', { request_id: 'req_1', items: [{ permission: 'accounts:read' }] }],
