@@ -53,6 +53,6 @@ describe.skipIf(postgresIsLeftOut)(
         return seen
       })
       expect(bytesATokenOf(samples), JSON.stringify(samples)).toBeLessThan(BYTES_A_TOKEN_MAX)
-    }, 300_000)
+    }, 600_000)
   },
 )
