@@ -14,13 +14,18 @@ export type Scratch = {
 
 const quiet = { onnotice: () => {} }
 
-/** A database of its own on a running Postgres, dropped afterwards. Only loopback servers are loaded. */
-export async function createScratch(name: string): Promise<Scratch> {
-  const server = new URL(SERVER)
-  if (!['127.0.0.1', 'localhost', '[::1]'].includes(server.hostname))
+/** The benchmark's own: only servers on loopback are loaded. */
+function ownServer(): string {
+  if (!['127.0.0.1', 'localhost', '[::1]'].includes(new URL(SERVER).hostname))
     throw new Error('LEND_BENCH_DATABASE_URL must be on this machine')
+  return SERVER
+}
+
+/** A database of its own on a running Postgres, dropped afterwards. */
+export async function createScratch(name: string, on = ownServer()): Promise<Scratch> {
+  const server = new URL(on)
   const database = `lend_bench_${name}_${randomBytes(4).toString('hex')}`
-  const admin = postgres(SERVER, { max: 1, ...quiet })
+  const admin = postgres(on, { max: 1, ...quiet })
   await admin.unsafe(`create database ${database}`)
   const url = new URL(server)
   url.pathname = `/${database}`

@@ -173,6 +173,8 @@ function never(what: string): never {
 export async function withWorld<T>(
   of: {
     readonly name: string
+    /** A Postgres server; the benchmark's own by default. */
+    readonly server?: string
     /** The most that are live at once. */
     readonly sessions: number
     readonly profile?: string
@@ -181,7 +183,7 @@ export async function withWorld<T>(
   },
   body: (world: World) => Promise<T>,
 ): Promise<T> {
-  const scratch = await createScratch(of.name)
+  const scratch = await createScratch(of.name, of.server)
   const through = await of.through?.(scratch.url)
   try {
     const world = await openWorld({

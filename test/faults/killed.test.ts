@@ -3,14 +3,13 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import type { Db } from '../../src/db/tx.ts'
 import { demoSlice } from '../../src/demo/catalog.ts'
 import { type DemoSecrets, secretOf } from '../../src/demo/secrets.ts'
-import { type Balancer, startBalancer } from '../instances/support/balancer.ts'
-import { type Client, cli, clientOf, started } from '../instances/support/client.ts'
-import { until } from '../mcp/support/until.ts'
+import { startBalancer } from '../instances/support/balancer.ts'
+import { type Client, cli, started } from '../instances/support/client.ts'
+import { type Deployment, deploy } from '../instances/support/deployment.ts'
 import { expectSound } from '../race/support/sound.ts'
 import { openPostgres, runOn } from '../support/databases.ts'
 import { basic } from '../support/live-calls.ts'
-import { emptyDatabase, postgresIsLeftOut, type Scratch } from '../support/postgres.ts'
-import { freePort, type Server, startServer } from '../system/support/server.ts'
+import { postgresIsLeftOut } from '../support/postgres.ts'
 
 /** An instance is killed with -9 wherever it happens to be in any flow, while another goes on. */
 const title = 'an instance that is killed'
@@ -20,31 +19,15 @@ const WORKERS = 2
 describe.skipIf(postgresIsLeftOut)(
   postgresIsLeftOut ? `${title} (left out: LEND_TEST_NO_POSTGRES=1)` : title,
   () => {
-    let scratch: Scratch
-    let balancer: Balancer
+    let deployment: Deployment
     let client: Client
     let db: Db
     let service: { client_id: string; client_secret: string }
-    const up = new Map<number, Server>()
-    const settingsOf = (port: number) => ({
-      ...{ PORT: String(port), PUBLIC_URL: balancer.url, DATABASE_URL: scratch.url },
-      LEND_DATA: 'memory',
-    })
-    const isReady = (port: number) =>
-      until(async () => balancer.isReady(port), `${port} is ready`, 60)
 
     beforeAll(async () => {
-      scratch = await emptyDatabase()
-      balancer = await startBalancer()
-      for (let n = 0; n < 2; n++) {
-        const port = await freePort()
-        balancer.behind(port)
-        up.set(port, startServer(settingsOf(port)))
-      }
-      for (const port of up.keys()) await isReady(port)
-      const [first = 0] = up.keys()
-      client = await clientOf(balancer.url, settingsOf(first))
-      db = openPostgres(scratch.url, 2)
+      deployment = await deploy({ instances: 2, front: startBalancer })
+      client = deployment.client
+      db = openPostgres(deployment.databaseUrl, 2)
       const [row] = await runOn(db)<{ value: DemoSecrets; id: string }>(
         `select i.value, c.id from installation i, service_client c
          where i.name = 'demo' and c.service_id = 'accounts'`,
@@ -54,13 +37,8 @@ describe.skipIf(postgresIsLeftOut)(
       service = { client_id: row.id, client_secret: secretOf(row.value, of) }
     })
     afterAll(async () => {
-      for (const server of up.values()) {
-        server.child.kill('SIGKILL')
-        await server.exit
-      }
       await db?.close()
-      await balancer?.close()
-      await scratch?.drop()
+      await deployment?.close()
     })
 
     /** What was answered with yes, and so must be there afterwards, whoever was killed. */
@@ -95,7 +73,7 @@ describe.skipIf(postgresIsLeftOut)(
       const slice = demoSlice('accounts')
       const [first, ...rest] = slice.permissions
       const file = { ...slice, permissions: [{ ...first, title: `Accounts API ${n}` }, ...rest] }
-      const answer = await fetch(`${balancer.url}/t/studio/api/catalog/services/accounts`, {
+      const answer = await fetch(`${deployment.front.url}/t/studio/api/catalog/services/accounts`, {
         method: 'PUT',
         headers: { authorization: basic(service), 'content-type': 'application/json' },
         body: JSON.stringify(file),
@@ -121,14 +99,14 @@ describe.skipIf(postgresIsLeftOut)(
           await pause(100)
         }),
       ]
-      const [, victim = 0] = up.keys()
+      const [, victim = 0] = deployment.ports
       for (let round = 0; round < ROUNDS; round++) {
         await pause(400 + Math.random() * 800)
-        const server = up.get(victim)
-        server?.child.kill('SIGKILL')
-        await server?.exit
-        up.set(victim, startServer(settingsOf(victim)))
-        await isReady(victim)
+        const server = deployment.server(victim)
+        server.child.kill('SIGKILL')
+        await server.exit
+        deployment.start(victim)
+        await deployment.whenReady(victim)
       }
       isOver = true
       await Promise.all(work)
@@ -172,7 +150,9 @@ describe.skipIf(postgresIsLeftOut)(
         ),
       ).toEqual([])
       await expectSound(run)
-      expect(await cli({ DATABASE_URL: scratch.url }, 'verify-activity')).toMatch(/^ok: /m)
+      expect(await cli({ DATABASE_URL: deployment.databaseUrl }, 'verify-activity')).toMatch(
+        /^ok: /m,
+      )
     }, 240_000)
   },
 )

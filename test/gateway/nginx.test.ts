@@ -1,11 +1,14 @@
 import { spawnSync } from 'node:child_process'
+import type { RequestListener } from 'node:http'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { type LiveServer, serveLend } from '../support/live-server.ts'
 import {
   connectionsTo,
   freePort,
   get,
+  looksUpNames,
   type Nginx,
+  PROGRAM,
   requireNginx,
   type Service,
   service,
@@ -34,10 +37,17 @@ afterAll(async () => {
   await lend.close()
 })
 
-type More = { lendPort?: number; accounts?: string; secret?: string; unpooled?: boolean }
+type More = {
+  lendPort?: number
+  accounts?: string
+  secret?: string
+  unpooled?: boolean
+  valid?: string
+}
 const nginxFor = async (more: More = {}) =>
   startNginx({
     unpooled: more.unpooled === true,
+    ...(more.valid === undefined ? {} : { valid: more.valid }),
     lendPort: more.lendPort ?? lendPort(),
     services: {
       accounts: more.accounts ?? `127.0.0.1:${accounts.port}`,
@@ -198,6 +208,23 @@ describe('nginx fails closed', () => {
     expect(got.headers['retry-after']).toBe('2')
   })
 
+  test('and opens at once when Lend is back', async () => {
+    const yes: RequestListener = (_req, res) => res.writeHead(200, { 'content-length': 0 }).end()
+    const first = await service(yes)
+    const nginx = await nginxFor({ lendPort: first.port })
+    const status = async () => (await get(nginx.origin, ACCOUNTS, bearer())).status
+    try {
+      expect(await status()).toBe(200)
+      await first.close()
+      expect([await status(), await status()]).toEqual([503, 503])
+      const again = await service(yes, first.port)
+      expect([await status(), await status()]).toEqual([200, 200])
+      await again.close()
+    } finally {
+      await nginx.stop()
+    }
+  })
+
   test('when Lend is slow', async () => {
     const slow = await service(() => {})
     const { got, millis } = await through(slow.port)
@@ -263,8 +290,38 @@ describe('nginx fails closed', () => {
   })
 })
 
+describe.skipIf(!looksUpNames)('nginx that looks names up', () => {
+  test('goes on with the last address while the resolver is away', async () => {
+    const nginx = await nginxFor({ valid: '1s' })
+    try {
+      nginx.names.silence()
+      const gone = expect.poll(() => nginx.log('error.log'), { timeout: 20_000 })
+      await gone.toMatch(/accounts\.internal could not be resolved \(110/)
+      expect(nginx.log('error.log')).toMatch(/lend\.internal could not be resolved \(110/)
+      expect((await get(nginx.origin, ACCOUNTS, bearer())).status).toBe(200)
+    } finally {
+      await nginx.stop()
+    }
+  })
+
+  test('keeps its connections to a service', async () => {
+    const nginx = await nginxFor()
+    try {
+      const before = connectionsTo(accounts.port)
+      for (let n = 0; n < 30; n++) await get(nginx.origin, ACCOUNTS, bearer())
+      const after = connectionsTo(accounts.port)
+      expect(after.established - before.established).toBeLessThanOrEqual(2)
+      expect(after.timeWait - before.timeWait).toBeLessThanOrEqual(0)
+    } finally {
+      await nginx.stop()
+    }
+  })
+})
+
 test('the version is one that the reference is written for', () => {
-  const { stderr } = spawnSync('nginx', ['-v'], { encoding: 'utf8' })
-  const [, major, minor] = /nginx\/(\d+)\.(\d+)/.exec(stderr) ?? []
-  expect(Number(major) * 1000 + Number(minor)).toBeGreaterThanOrEqual(1022)
+  const { stderr } = spawnSync(PROGRAM, ['-v'], { encoding: 'utf8' })
+  const [, ...version] = /nginx\/(\d+)\.(\d+)\.(\d+)/.exec(stderr) ?? []
+  const [major = 0, minor = 0, patch = 0] = version.map(Number)
+  const least = looksUpNames ? 1_027_003 : 1_022_000
+  expect(major * 1_000_000 + minor * 1000 + patch).toBeGreaterThanOrEqual(least)
 })

@@ -2,11 +2,11 @@ import { setTimeout as pause } from 'node:timers/promises'
 import postgres from 'postgres'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { type DemoSecrets, secretOf } from '../../src/demo/secrets.ts'
-import { until } from '../mcp/support/until.ts'
-import { emptyDatabase, postgresIsLeftOut, type Scratch } from '../support/postgres.ts'
-import { freePort, type Server, type Settings, startServer } from '../system/support/server.ts'
-import { type Balancer, startBalancer, via } from './support/balancer.ts'
-import { type Client, cli, clientOf, started } from './support/client.ts'
+import { postgresIsLeftOut } from '../support/postgres.ts'
+import { startBalancer, via } from './support/balancer.ts'
+import { type Client, cli, started } from './support/client.ts'
+import { type Deployment, deploy } from './support/deployment.ts'
+import { live } from './support/lives.ts'
 
 /** Three processes of the built server on one database, behind one address, and each of them restarted under load. */
 const title = 'three instances'
@@ -15,44 +15,20 @@ const SOON = { timeout: 60_000, interval: 50 }
 describe.skipIf(postgresIsLeftOut)(
   postgresIsLeftOut ? `${title} (left out: LEND_TEST_NO_POSTGRES=1)` : title,
   () => {
-    let scratch: Scratch
-    let balancer: Balancer
+    let deployment: Deployment
     let client: Client
     let sql: postgres.Sql
-    const up = new Map<number, Server>()
-    const settingsOf = (port: number): Settings => ({
-      PORT: String(port),
-      PUBLIC_URL: balancer.url,
-      DATABASE_URL: scratch.url,
-      LEND_DATA: 'memory',
-      LEND_DRAIN_SECONDS: '2',
-    })
-    const start = (port: number) => void up.set(port, startServer(settingsOf(port)))
-    const isReady = (port: number) =>
-      until(async () => balancer.isReady(port), `${port} is ready`, 60)
-    const ports = () => [...up.keys()]
 
     beforeAll(async () => {
-      scratch = await emptyDatabase()
-      balancer = await startBalancer()
-      sql = postgres(scratch.url, { max: 1, onnotice: () => {} })
       // All at once, on a database without a table: one migrates and seeds, the others find it done.
-      for (let n = 0; n < 3; n++) {
-        const port = await freePort()
-        balancer.behind(port)
-        start(port)
-      }
-      for (const port of ports()) await isReady(port)
-      client = await clientOf(balancer.url, settingsOf(ports()[0] ?? 0))
+      const settings = () => ({ LEND_DRAIN_SECONDS: '2' })
+      deployment = await deploy({ instances: 3, front: startBalancer, settings })
+      client = deployment.client
+      sql = postgres(deployment.databaseUrl, { max: 1, onnotice: () => {} })
     })
     afterAll(async () => {
-      for (const server of up.values()) {
-        server.child.kill('SIGKILL')
-        await server.exit
-      }
       await sql?.end()
-      await balancer?.close()
-      await scratch?.drop()
+      await deployment?.close()
     })
 
     test('that were started at once on an empty database migrated and seeded it once', async () => {
@@ -63,7 +39,7 @@ describe.skipIf(postgresIsLeftOut)(
     })
 
     test('a session belongs to none of them: each step on another', async () => {
-      const [a = 0, b = 0, c = 0] = ports()
+      const [a = 0, b = 0, c = 0] = deployment.ports
       const session = started(await client.start(via(a)))
       const asked = await client.ask(session.access_token, {}, via(b))
       const requestId = asked.result?.request_id ?? ''
@@ -71,39 +47,16 @@ describe.skipIf(postgresIsLeftOut)(
       const again = await client.reissue(session.refresh_token, via(b))
       expect(again.body.authorization_details).toMatchObject([{ permission: 'accounts:read' }])
       expect((await client.revoke(session.refresh_token, via(a))).status).toBe(200)
-      for (const port of ports())
+      for (const port of deployment.ports)
         expect((await client.reissue(session.refresh_token, via(port))).body).toMatchObject({
           error: 'invalid_grant',
           error_reason: 'session_over',
         })
     })
 
-    /** A whole life, again and again; what was not as it should be is said. */
-    async function live(wrong: string[], isOver: () => boolean): Promise<number> {
-      let lives = 0
-      const ok = (what: string, got: { status: number }) => {
-        if (got.status !== 200) wrong.push(`${what}: ${JSON.stringify(got)}`)
-        return got.status === 200
-      }
-      while (!isOver()) {
-        const begun = await client.start()
-        if (!ok('start', begun)) continue
-        const session = started(begun)
-        const asked = await client.ask(session.access_token)
-        if (ok('ask', asked)) ok('answer', await client.answer(asked.result?.request_id ?? ''))
-        const again = await client.reissue(session.refresh_token)
-        if (ok('re-issue', again) && again.body.authorization_details?.length !== 1)
-          wrong.push(`holds ${JSON.stringify(again.body.authorization_details)}`)
-        ok('revoke', await client.revoke(session.refresh_token))
-        lives++
-        await pause(50)
-      }
-      return lives
-    }
-
     /** A stream of one's events on one instance, until it ends; whether it ended as a stream should. */
     async function listen(port: number) {
-      const answer = await fetch(`${balancer.url}/t/acme/api/events`, {
+      const answer = await fetch(`${deployment.front.url}/t/acme/api/events`, {
         headers: { authorization: `Bearer ${client.people}`, ...via(port) },
       })
       return { status: answer.status, text: answer.text() }
@@ -115,7 +68,7 @@ describe.skipIf(postgresIsLeftOut)(
       const asked = await client.ask(session.access_token)
       await client.answer(asked.result?.request_id ?? '')
       const { access_token: control = '' } = (await client.reissue(session.refresh_token)).body
-      const { body } = await client.exchange(control, `${balancer.url}/demo/accounts`)
+      const { body } = await client.exchange(control, `${deployment.front.url}/demo/accounts`)
       const [row] = await sql<{ value: DemoSecrets }[]>`
         select value from installation where name = 'demo'`
       if (row === undefined) throw new Error('the demo has made no secrets')
@@ -141,10 +94,9 @@ describe.skipIf(postgresIsLeftOut)(
       const gateway = await gatewayOf()
       const wrong: string[] = []
       let isOver = false
-      const load = Array.from({ length: 3 }, () => live(wrong, () => isOver))
-      for (const port of ports()) {
-        const server = up.get(port)
-        if (server === undefined) throw new Error('no server')
+      const load = Array.from({ length: 3 }, () => live(client, wrong, () => isOver))
+      for (const port of deployment.ports) {
+        const server = deployment.server(port)
         const session = started(await client.start())
         const wait = client.ask(session.access_token, { wait_seconds: 50 }, via(port))
         const events = await listen(port)
@@ -153,7 +105,7 @@ describe.skipIf(postgresIsLeftOut)(
         for (let n = 0; n < 5; n++) expect((await gateway(port, `/${port}`)).status).toBe(200)
         server.child.kill('SIGTERM')
         // It says so before it stops listening: whoever comes meanwhile is served, and told to go elsewhere next.
-        await expect.poll(() => balancer.isReady(port), SOON).toBe(false)
+        await expect.poll(() => deployment.front.isReady(port), SOON).toBe(false)
         const last = await client.send('/oauth/jwks', { headers: via(port) })
         expect(last.status).toBe(200)
         const alive = await fetch(`http://127.0.0.1:${port}/readyz`)
@@ -169,19 +121,20 @@ describe.skipIf(postgresIsLeftOut)(
         expect((await client.answer(requestId)).status).toBe(200)
         expect((await onward).result?.items).toMatchObject([{ outcome: 'granted' }])
         await client.revoke(session.refresh_token)
-        start(port)
-        await isReady(port)
+        deployment.start(port)
+        await deployment.whenReady(port)
       }
       isOver = true
       const lives = (await Promise.all(load)).reduce((sum, n) => sum + n, 0)
       expect(wrong).toEqual([])
-      expect(balancer.failures).toEqual([])
+      expect(deployment.front.failures).toEqual([])
       // Each has had its share, the new ones included.
-      for (const port of ports()) expect(balancer.answers.get(port)).toBeGreaterThan(0)
+      for (const port of deployment.ports)
+        expect(deployment.front.answers.get(port)).toBeGreaterThan(0)
       const [row] = await sql`
         select count(*)::int as n from activity where type = 'session.ended'`
       expect(row?.n).toBeGreaterThanOrEqual(lives)
-      const checked = await cli({ DATABASE_URL: scratch.url }, 'verify-activity')
+      const checked = await cli({ DATABASE_URL: deployment.databaseUrl }, 'verify-activity')
       expect(checked).toMatch(/^ok: /m)
     }, 180_000)
   },

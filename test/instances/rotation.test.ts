@@ -71,16 +71,15 @@ describe.skipIf(postgresIsLeftOut)(
     beforeAll(async () => {
       home = mkdtempSync(join(tmpdir(), 'lend-rotation-'))
       scratch = await emptyDatabase()
-      balancer = await startBalancer()
       sql = postgres(scratch.url, { max: 1, onnotice: () => {} })
       const all = [await freePort(), await freePort()]
+      balancer = await startBalancer(all)
       for (const port of all) {
         mkdirSync(folder(port), { mode: 0o700 })
         const file = join(folder(port), 'checkpoint-key.json')
         thumbprints.push(await cli({}, 'new-checkpoint-key', file))
       }
       for (const port of all) {
-        balancer.behind(port)
         start(port, A)
         await isReady(port)
       }

@@ -2,11 +2,11 @@ import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { decodeJwt } from 'jose'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { until } from '../mcp/support/until.ts'
-import { emptyDatabase, postgresIsLeftOut, type Scratch } from '../support/postgres.ts'
-import { freePort, type Server, type Settings, startServer } from '../system/support/server.ts'
-import { type Balancer, startBalancer, via } from './support/balancer.ts'
-import { type Client, clientOf, started } from './support/client.ts'
+import { postgresIsLeftOut } from '../support/postgres.ts'
+import type { Settings } from '../system/support/server.ts'
+import { startBalancer, via } from './support/balancer.ts'
+import { started } from './support/client.ts'
+import { type Deployment, deploy } from './support/deployment.ts'
 
 /** Two processes whose machines' clocks are four hours apart, on one database: it says what time it is. */
 const title = 'two instances whose clocks are two hours ahead and two behind'
@@ -16,42 +16,21 @@ const OFF_SECONDS = 7_200
 describe.skipIf(postgresIsLeftOut)(
   postgresIsLeftOut ? `${title} (left out: LEND_TEST_NO_POSTGRES=1)` : title,
   () => {
-    let scratch: Scratch
-    let balancer: Balancer
-    let client: Client
-    const servers: Server[] = []
-    const ports: number[] = []
+    let deployment: Deployment
     beforeAll(async () => {
-      scratch = await emptyDatabase()
-      balancer = await startBalancer()
-      const settingsOf = (port: number): Settings => ({
-        PORT: String(port),
-        PUBLIC_URL: balancer.url,
-        DATABASE_URL: scratch.url,
-        LEND_DATA: 'memory',
-      })
       // The demo's own provider lives by its machine's clock, as somebody else's does: it runs on a third, which is right.
-      for (const skew of [0, OFF_SECONDS, -OFF_SECONDS]) {
-        const port = await freePort()
-        balancer.behind(port)
-        ports.push(port)
-        const off = { NODE_OPTIONS: `--import ${PRELOAD}`, LEND_TEST_SKEW_SECONDS: String(skew) }
-        servers.push(startServer({ ...settingsOf(port), ...(skew === 0 ? {} : off) }))
-        await until(async () => balancer.isReady(port), `${port} is ready`, 60)
-      }
-      client = await clientOf(balancer.url, settingsOf(ports[0] ?? 0))
+      const skews = [0, OFF_SECONDS, -OFF_SECONDS]
+      const settings = (n: number): Settings =>
+        n === 0
+          ? {}
+          : { NODE_OPTIONS: `--import ${PRELOAD}`, LEND_TEST_SKEW_SECONDS: String(skews[n]) }
+      deployment = await deploy({ instances: 3, front: startBalancer, settings, firstAlone: true })
     })
-    afterAll(async () => {
-      for (const server of servers) {
-        server.child.kill('SIGKILL')
-        await server.exit
-      }
-      await balancer?.close()
-      await scratch?.drop()
-    })
+    afterAll(() => deployment?.close())
 
     test('agree on every token, end and question, and say what is off', async () => {
-      const [, ahead = 0, behind = 0] = ports
+      const { client } = deployment
+      const [, ahead = 0, behind = 0] = deployment.ports
       for (const [here, there] of [
         [ahead, behind],
         [behind, ahead],
@@ -71,8 +50,10 @@ describe.skipIf(postgresIsLeftOut)(
         expect(held.result?.items).toMatchObject([{ outcome: 'granted' }])
         expect((await client.revoke(session.refresh_token, via(there))).status).toBe(200)
       }
-      for (const server of servers.slice(1))
-        expect(server.output()).toContain('the clocks of this machine and of the database differ')
+      for (const port of [ahead, behind])
+        expect(deployment.server(port).output()).toContain(
+          'the clocks of this machine and of the database differ',
+        )
     })
   },
 )

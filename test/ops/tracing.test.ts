@@ -1,6 +1,8 @@
 import { createServer, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
+import { sql } from 'drizzle-orm'
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { withRead } from '../../src/db/tx.ts'
 import { createLog } from '../../src/log.ts'
 import { createTracing, type Tracing } from '../../src/tracing.ts'
 import { ask, lentSession } from '../gateway/support/proxy.ts'
@@ -111,6 +113,38 @@ test('from the request through the transaction to the statement, as part of the 
     'service.name': 'lend',
     'deployment.environment.name': 'test-eu',
   })
+})
+
+test('a statement that Drizzle builds is a span like any other, in its transaction, without a value', async () => {
+  const traceId = newTrace()
+  const answer = await lend.request(
+    '/t/acme/api/activity/export?format=ndjson&agent=agt_canary_51c2',
+    {
+      headers: {
+        traceparent: traceparent(traceId),
+        authorization: `Bearer ${await lend.userToken('cleo')}`,
+      },
+    },
+  )
+  expect(answer.status).toBe(200)
+  const tx = await named('tx export_activity', traceId)
+  const of = await until(() => told.find((s) => s.parentSpanId === tx.spanId))
+  expect(of).toMatchObject({ name: 'sql select', traceId })
+  expect(said(of, 'db.system.name')).toBe('postgresql')
+  expect(said(of, 'db.query.text')).toMatch(/^select .+ from "activity" .*"agent_id" = \$2/)
+  expect(raw).not.toContain('agt_canary_51c2')
+})
+
+test('a statement that Drizzle builds outside a transaction is one too, and says no value when it fails', async () => {
+  const sent = tracing.span('outside', () =>
+    withRead(lend.ctx.db, 'outside', (tx) => tx.orm.execute(sql`select ${'canary-9b02'}::int`)),
+  )
+  await expect(sent).rejects.toThrow('canary-9b02')
+  const { spanId } = await named('outside')
+  const failed = await until(() => told.find((s) => s.parentSpanId === spanId))
+  expect([failed.name, failed.status.code]).toEqual(['sql select', 2])
+  expect(said(failed, 'db.query.text')).toBe('select $1::int')
+  expect(raw).not.toContain('canary-9b02')
 })
 
 test('a traceparent that is none begins a new trace', async () => {

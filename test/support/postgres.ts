@@ -6,7 +6,7 @@ import postgres from 'postgres'
  * Scratch databases on a Postgres server, for what an embedded database cannot show: it has one connection. Each process
  * migrates one template and clones it; `drop` drops both.
  */
-const SERVER_URL =
+export const SERVER_URL =
   process.env.LEND_TEST_DATABASE_URL ?? 'postgres://postgres@127.0.0.1:5432/postgres'
 const CONNECT_SECONDS = 5
 // Any number that only these tests lock.

@@ -4,8 +4,6 @@ import type { AddressInfo } from 'node:net'
 /** A balancer as small as one can be: sends to whoever says that it is ready, keeps its connections, retries nothing. */
 export type Balancer = {
   readonly url: string
-  readonly port: number
-  readonly behind: (port: number) => void
   /** Requests that an instance did not answer, each in words. */
   readonly failures: string[]
   /** Answers so far by the port of who gave them. */
@@ -17,9 +15,9 @@ export type Balancer = {
 const LOOK_MILLIS = 100
 const TO = 'x-test-port'
 
-export async function startBalancer(): Promise<Balancer> {
+export async function startBalancer(behind: readonly number[]): Promise<Balancer> {
   const agent = new Agent({ keepAlive: true, maxSockets: 32 })
-  const ready = new Map<number, boolean>()
+  const ready = new Map(behind.map((port) => [port, false]))
   const answers = new Map<number, number>()
   const failures: string[] = []
   let turn = 0
@@ -72,8 +70,6 @@ export async function startBalancer(): Promise<Balancer> {
   const { port } = server.address() as AddressInfo
   return {
     url: `http://127.0.0.1:${port}`,
-    port,
-    behind: (one) => void ready.set(one, false),
     failures,
     answers,
     isReady: (one) => ready.get(one) === true,
