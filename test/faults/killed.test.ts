@@ -5,7 +5,7 @@ import { demoSlice } from '../../src/demo/catalog.ts'
 import { type DemoSecrets, secretOf } from '../../src/demo/secrets.ts'
 import { startBalancer } from '../instances/support/balancer.ts'
 import { type Client, cli, started } from '../instances/support/client.ts'
-import { type Deployment, deploy } from '../instances/support/deployment.ts'
+import { DEPLOY_MILLIS_MAX, type Deployment, deploy } from '../instances/support/deployment.ts'
 import { expectSound } from '../race/support/sound.ts'
 import { openPostgres, runOn } from '../support/databases.ts'
 import { basic } from '../support/live-calls.ts'
@@ -35,7 +35,7 @@ describe.skipIf(postgresIsLeftOut)(
       if (row === undefined) throw new Error('the demo has no service client')
       const of = { kind: 'services', tenant: 'studio', name: 'accounts' } as const
       service = { client_id: row.id, client_secret: secretOf(row.value, of) }
-    })
+    }, DEPLOY_MILLIS_MAX)
     afterAll(async () => {
       await db?.close()
       await deployment?.close()

@@ -6,7 +6,7 @@ import { requireNginx, runNginx, type Service, service } from '../gateway/suppor
 import { replaced } from '../gateway/support/program.ts'
 import { postgresIsLeftOut } from '../support/postgres.ts'
 import { type Client, cli, started } from './support/client.ts'
-import { type Deployment, deploy } from './support/deployment.ts'
+import { DEPLOY_MILLIS_MAX, type Deployment, deploy } from './support/deployment.ts'
 import { live } from './support/lives.ts'
 
 requireNginx()
@@ -41,7 +41,7 @@ type Line = {
 }
 type Nginx = Awaited<ReturnType<typeof balancedByNginx>>
 
-describe('a request that nginx has sent to an instance that hangs up', () => {
+describe('nginx in front of instances', () => {
   let front: Nginx
   let services: Service[] = []
   const behind = async (...answers: readonly RequestListener[]) => {
@@ -59,13 +59,33 @@ describe('a request that nginx has sent to an instance that hangs up', () => {
     else req.resume().on('end', () => req.socket.destroy())
   }
 
-  test('is sent to another when it changes nothing', async () => {
+  test('leaves one that stops alone while that still serves', async () => {
+    const ready: RequestListener = (_req, res) => res.end('served')
+    await behind(
+      (req, res) => res.writeHead(req.url === '/readyz' ? 503 : 200).end('served'),
+      ready,
+      ready,
+    )
+    const [stopping] = services
+    const post = async (path: string) =>
+      (await fetch(`${front.url}${path}`, { method: 'POST', body: 'x' })).status
+    await expect
+      .poll(async () => [await post('/before'), stopping?.seen.some((r) => r.url === '/readyz')])
+      .toEqual([200, true])
+    // Its no has come back by the time that another answer has.
+    await post('/between')
+    for (let n = 0; n < 12; n++) expect(await post('/after')).toBe(200)
+    expect(asked('/after')).toBe(12)
+    expect(stopping?.seen.map((req) => req.url)).not.toContain('/after')
+  })
+
+  test('sends what an instance hung up on to another when it changes nothing', async () => {
     await behind(hangsUp, hangsUp, hangsUp)
     expect((await fetch(`${front.url}/reads`)).status).toBe(502)
     expect(asked('/reads')).toBe(3)
   })
 
-  test.each(['POST', 'PATCH'])('is sent once as %s', async (method) => {
+  test.each(['POST', 'PATCH'])('sends a %s once, whatever becomes of it', async (method) => {
     await behind(hangsUp, hangsUp, hangsUp)
     const body = 'grant_type=refresh_token'
     expect((await fetch(`${front.url}/changes`, { method, body })).status).toBe(502)
@@ -92,7 +112,7 @@ describe.skipIf(postgresIsLeftOut)(
       })
       client = deployment.client
       sql = postgres(deployment.databaseUrl, { max: 1, onnotice: () => {} })
-    }, 120_000)
+    }, DEPLOY_MILLIS_MAX)
     afterAll(async () => {
       await sql?.end()
       await deployment?.close()

@@ -5,7 +5,7 @@ import { type DemoSecrets, secretOf } from '../../src/demo/secrets.ts'
 import { postgresIsLeftOut } from '../support/postgres.ts'
 import { startBalancer, via } from './support/balancer.ts'
 import { type Client, cli, started } from './support/client.ts'
-import { type Deployment, deploy } from './support/deployment.ts'
+import { DEPLOY_MILLIS_MAX, type Deployment, deploy } from './support/deployment.ts'
 import { live } from './support/lives.ts'
 
 /** Three processes of the built server on one database, behind one address, and each of them restarted under load. */
@@ -25,7 +25,7 @@ describe.skipIf(postgresIsLeftOut)(
       deployment = await deploy({ instances: 3, front: startBalancer, settings })
       client = deployment.client
       sql = postgres(deployment.databaseUrl, { max: 1, onnotice: () => {} })
-    })
+    }, DEPLOY_MILLIS_MAX)
     afterAll(async () => {
       await sql?.end()
       await deployment?.close()

@@ -6,7 +6,7 @@ import { postgresIsLeftOut } from '../support/postgres.ts'
 import type { Settings } from '../system/support/server.ts'
 import { startBalancer, via } from './support/balancer.ts'
 import { started } from './support/client.ts'
-import { type Deployment, deploy } from './support/deployment.ts'
+import { DEPLOY_MILLIS_MAX, type Deployment, deploy } from './support/deployment.ts'
 
 /** Two processes whose machines' clocks are four hours apart, on one database: it says what time it is. */
 const title = 'two instances whose clocks are two hours ahead and two behind'
@@ -25,7 +25,7 @@ describe.skipIf(postgresIsLeftOut)(
           ? {}
           : { NODE_OPTIONS: `--import ${PRELOAD}`, LEND_TEST_SKEW_SECONDS: String(skews[n]) }
       deployment = await deploy({ instances: 3, front: startBalancer, settings, firstAlone: true })
-    })
+    }, DEPLOY_MILLIS_MAX)
     afterAll(() => deployment?.close())
 
     test('agree on every token, end and question, and say what is off', async () => {

@@ -5,6 +5,8 @@ import type { Balancer } from './balancer.ts'
 import { type Client, clientOf } from './client.ts'
 
 const READY_SECONDS_MAX = 60
+/** For the hook that deploys: `deploy` has given up and tidied up before it is over. */
+export const DEPLOY_MILLIS_MAX = 240_000
 
 /** Whatever stands in front of the instances: clients know nothing else. */
 type Front = {
