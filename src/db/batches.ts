@@ -1,8 +1,8 @@
 import type { Db } from './tx.ts'
 
 /**
- * Work that comes in at once and may share a transaction, or a statement: what arrives while a batch is under way goes into the next one.
- * Nothing waits for company: what comes while nothing is under way starts at once, alone if need be.
+ * Work that comes in at once and may share a transaction, or a statement: what arrives while a batch is under way goes into
+ * the next one. Nothing waits for company: what comes while nothing is under way starts at once, alone if need be.
  */
 export type Batches<Key extends { readonly id: string }, In, Out> = (
   key: Key,

@@ -161,15 +161,12 @@ const selectTrees = (tx: Tx, of: Reading, wanted: readonly Wanted[]) => tx.sql<T
     select id, root_id, user_id from session
     where tenant_id = ${of.tenantId} and id = any(array(select id from wanted))),
   live as materialized (
-    select * from session s where s.root_id = any(array(select root_id from named))
-      and (s.status = 'active' or s.id = any(array(select id from named)))),
+    select * from session s where s.root_id = any(array(select root_id from named)) and (s.status = 'active' or s.id = any(array(select id from named)))),
   enabled as materialized (
-    select e.template_id, e.status, e.adopted_version, e.kept, e.modes, e.limits from enablement e
-    where e.tenant_id = ${of.tenantId} and e.template_id = any(array(select template_id from live)))
+    select e.* from enablement e where e.tenant_id = ${of.tenantId} and e.template_id = any(array(select template_id from live)))
   select
     (select coalesce(json_agg(x), '[]') from (
-      select w.n, d.id, d.root_id as "rootId", d.user_id as "userId"
-      from wanted w join named d on d.id = w.id) x) as named,
+      select w.n, d.id, d.root_id as "rootId", d.user_id as "userId" from wanted w join named d on d.id = w.id) x) as named,
     (select coalesce(json_agg(x), '[]') from (
       select s.id, s.tenant_id as "tenantId", s.root_id as "rootId", s.parent_id as "parentId", s.depth, s.user_id as "userId",
         s.agent_id as "agentId", a.name as "agentName", a.status = 'active' as "agentActive", u.status = 'active' as "userActive",
@@ -178,18 +175,15 @@ const selectTrees = (tx: Tx, of: Reading, wanted: readonly Wanted[]) => tx.sql<T
         extract(epoch from s.created_at)::float8 as "createdAt", extract(epoch from s.expires_at)::float8 as "expiresAt",
         s.mode as "rowMode", extract(epoch from s.mode_expires_at)::float8 as "modeExpiresAt",
         s.chain_seq as "chainSeq", s.chain_hash as "chainHash", s.request_times as "requestTimes"
-      from live s
-      join agent a on a.id = s.agent_id
-      join app_user u on u.id = s.user_id
-      join template t on t.id = s.template_id
+      from live s join agent a on a.id = s.agent_id join app_user u on u.id = s.user_id join template t on t.id = s.template_id
       order by s.depth, s.created_at, s.id) x) as sessions,
     (select coalesce(json_agg(x), '[]') from (
       select v.template_id as "templateId", v.version, v.ceiling, v.modes, v.limits, v.sensitive, v.children, v.context
       from (select template_id, template_version as version from live
         union select template_id, adopted_version from enabled) k
       join template_version v on v.template_id = k.template_id and v.version = k.version) x) as versions,
-    (select coalesce(json_agg(x), '[]') from (
-      select template_id as "templateId", status, adopted_version as adopted, kept, modes, limits from enabled) x) as enabled,
+    (select coalesce(json_agg(json_build_object('templateId', template_id, 'status', status, 'adopted', adopted_version,
+      'kept', kept, 'modes', modes, 'limits', limits)), '[]') from enabled) as enabled,
     (select coalesce(json_agg(x), '[]') from (
       select g.id, g.session_id as "sessionId", g.permission_id as permission, g.resource, g.narrow, g.uses,
         g.read_only as "readOnly", g.source, g.rule_id as "ruleId", g.request_id as "requestId",
@@ -210,8 +204,7 @@ const selectTrees = (tx: Tx, of: Reading, wanted: readonly Wanted[]) => tx.sql<T
         i.resource, i.narrow, i.outcome, i.decision_reason as reason,
         extract(epoch from r.created_at)::float8 as "createdAt", extract(epoch from r.expires_at)::float8 as "expiresAt"
       from request_item i join access_request r on r.id = i.request_id
-      where r.root_id = any(array(select root_id from named))
-        and (i.outcome = 'pending' or i.decision_reason = 'denied_by_user') order by r.created_at, i.position) x) as items,
+      where r.root_id = any(array(select root_id from named)) and (i.outcome = 'pending' or i.decision_reason = 'denied_by_user') order by r.created_at, i.position) x) as items,
     (select coalesce(json_agg(x), '[]') from (
       select p.id, p.kind, p.access, p.risk, p.sensitive, p.delegable, p.title, p.description,
         p.service_id as service, p.enforced_at as "enforcedAt", p.data,
@@ -224,8 +217,8 @@ const selectTrees = (tx: Tx, of: Reading, wanted: readonly Wanted[]) => tx.sql<T
         union all
         select i.permission_id from access_request r join request_item i on i.request_id = r.id
         where r.root_id = any(array(select root_id from named)) and r.status = 'pending')) x) as catalog,
-    (select coalesce(json_agg(x), '[]') from (
-      select f.scope, f.target_id as "targetId" from frozen f where f.tenant_id = ${of.tenantId}) x) as frozen`
+    (select coalesce(json_agg(json_build_object('scope', f.scope, 'targetId', f.target_id)), '[]')
+      from frozen f where f.tenant_id = ${of.tenantId}) as frozen`
 
 /** What a session's template is, as it runs and as its tenant adopted and cut it. */
 type TemplateOf = {
