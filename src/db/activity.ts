@@ -1,4 +1,4 @@
-import { createHash } from 'node:crypto'
+import { hash } from 'node:crypto'
 import {
   type ActivityRecord,
   type ActivityType,
@@ -14,7 +14,7 @@ import { json, type Tx } from './tx.ts'
 
 /** The hash of a record: SHA-256 over the canonical JSON of everything but the hash itself, in hex. */
 export const hashOf = (record: Omit<ActivityRecord, 'hash'>): string =>
-  createHash('sha256').update(canonicalJson(record)).digest('hex')
+  hash('sha256', canonicalJson(record))
 
 /** Whose chain a record goes on, and whom it names (I12). */
 export type Subject = {
