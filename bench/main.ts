@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import { parseArgs } from 'node:util'
 import type { Options } from './options.ts'
 import { writeReport } from './report.ts'
+import { a1 } from './rows/a1.ts'
 import { b1 } from './rows/b1.ts'
 import { costOf, costs } from './rows/cost.ts'
 import { f1 } from './rows/f1.ts'
@@ -17,6 +18,7 @@ import { l1 } from './rows/l1.ts'
 import { p1 } from './rows/p1.ts'
 import { p2 } from './rows/p2.ts'
 import { r1 } from './rows/r1.ts'
+import { s1 } from './rows/s1.ts'
 import { soak } from './rows/soak.ts'
 import { t1 } from './rows/t1.ts'
 import { t2 } from './rows/t2.ts'
@@ -48,10 +50,12 @@ const ROWS: Readonly<Record<string, (options: Options) => Promise<readonly Row[]
   B1: b1,
   P1: p1,
   P2: p2,
+  A1: a1,
+  S1: s1,
   soak,
 }
 /** Too long to run unless it is named. */
-const LONG = new Set(['soak'])
+const LONG = new Set(['A1', 'S1', 'soak'])
 /** These run on the embedded database: what a call sends to a server is not theirs to tell. */
 const EMBEDDED = new Set(['B1', 'P1', 'P2', 'G2'])
 /** Above this, others use the machine and even ratios wander. */

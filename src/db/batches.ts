@@ -1,3 +1,4 @@
+import { isOutage } from '../fault.ts'
 import type { Db } from './tx.ts'
 
 /**
@@ -27,7 +28,7 @@ const OVERDUE_MILLIS = 50
 
 /**
  * `run` answers for each item in the order given. If it throws, each item of the batch is run alone, so that one that
- * cannot be done takes no other with it. One batch of a key is under way, of at most `most` items: many small ones side by
+ * cannot be done takes no other with it; but an outage is everyone's, and may have come after the commit. One batch of a key is under way, of at most `most` items: many small ones side by
  * side would cost more and be no sooner done. Only beside one that is full or overdue another starts, `atOnce` at most.
  */
 export function createBatches<Key extends { readonly id: string }, In, Out>(
@@ -53,8 +54,9 @@ export function createBatches<Key extends { readonly id: string }, In, Out>(
         batch.map((one) => one.item),
       )
       for (const [i, one] of batch.entries()) one.resolve(outs[i] as Out)
-    } catch {
-      await Promise.all(batch.map((one) => alone(key, one)))
+    } catch (error) {
+      if (isOutage(error)) for (const one of batch) one.reject(error)
+      else await Promise.all(batch.map((one) => alone(key, one)))
     }
   }
 

@@ -39,6 +39,22 @@ describe('work that shares a transaction', () => {
     ])
   })
 
+  it('an outage is told to all at once: nothing is tried again that may have been committed', async () => {
+    let runs = 0
+    const batches = createBatches<typeof TENANT, number, number>(
+      async (_, items) => {
+        runs++
+        await later()
+        if (items.length > 1) throw Object.assign(new Error('gone'), { code: 'CONNECTION_CLOSED' })
+        return items
+      },
+      { most: 10, atOnce: 1 },
+    )
+    const all = await Promise.allSettled([1, 2, 3].map((n) => batches(TENANT, n)))
+    expect(all.map((one) => one.status)).toEqual(['fulfilled', 'rejected', 'rejected'])
+    expect(runs).toBe(2)
+  })
+
   it('tenants do not wait for each other', async () => {
     const seen: string[] = []
     const batches = createBatches<{ id: string }, number, string>(
