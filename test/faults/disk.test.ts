@@ -3,6 +3,7 @@ import { closeSync, mkdtempSync, openSync, rmdirSync, rmSync, writeSync } from '
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { openVault } from '../../src/vault.ts'
 import { expectSound } from '../race/support/sound.ts'
 import { runOn } from '../support/databases.ts'
 import { type Answer, type LiveServer, serveLend } from '../support/live-server.ts'
@@ -41,8 +42,10 @@ describe.skipIf(!isMounted)(
   isMounted ? 'a disk that is full' : 'a disk that is full (left out: no disk can be mounted here)',
   () => {
     let lend: LiveServer
+    // Its key lies on another disk.
+    const vault = openVault({ secretKeys: null, dataDir: null, databaseUrl: null })
     beforeAll(async () => {
-      lend = await serveLend({ folder, jobs: false })
+      lend = await serveLend({ folder, vault, jobs: false })
     })
     afterAll(async () => {
       await lend?.close()
@@ -85,7 +88,7 @@ describe.skipIf(!isMounted)(
       expect(refused?.text).not.toMatch(/\n\s+at |No space|ENOSPC|insert /)
       rmSync(ballast)
       await lend.close()
-      lend = await serveLend({ folder, jobs: false })
+      lend = await serveLend({ folder, vault, jobs: false })
       const kept = await lend.rows<{ id: string }>('select id from session where id = any($1)', [
         begun,
       ])
