@@ -28,8 +28,9 @@ const OVERDUE_MILLIS = 50
 
 /**
  * `run` answers for each item in the order given. If it throws, each item of the batch is run alone, so that one that
- * cannot be done takes no other with it; but an outage is everyone's, and may have come after the commit. One batch of a key is under way, of at most `most` items: many small ones side by
- * side would cost more and be no sooner done. Only beside one that is full or overdue another starts, `atOnce` at most.
+ * cannot be done takes no other with it; but an outage is everyone's, and may have come after the commit. One batch of a key
+ * is under way, of at most `most` items: many small ones side by side would cost more and be no sooner done. Only beside one
+ * that is full or overdue another starts, `atOnce` at most.
  */
 export function createBatches<Key extends { readonly id: string }, In, Out>(
   run: (key: Key, items: readonly In[]) => Promise<readonly Out[]>,
