@@ -105,22 +105,57 @@ export async function inTurn<Out>(ask: () => Promise<Out | typeof LATER>): Promi
   }
 }
 
-/**
- * The same for reads, a queue for each database. What each is told was read after they asked, never before: who asks while a
- * read is under way is in the next one.
- */
-export function shareReads<Key extends { readonly id: string }, In, Out>(
-  read: (db: Db, key: Key, items: readonly In[]) => Promise<readonly Out[]>,
-  limits: { readonly most: number; readonly atOnce: number },
-): (db: Db, key: Key, item: In) => Promise<Out> {
-  const queues = new WeakMap<Db, Batches<Key, In, Out>>()
-  return (db, key, item) => {
-    const whole = db.whole ?? db
-    const queue = queues.get(whole) ?? createBatches((of, items) => read(whole, of, items), limits)
-    queues.set(whole, queue)
+/** Of trees read together, which stand in for one that is there already: those are `LATER`. */
+export function isAgain(
+  trees: readonly ({ readonly root: { readonly id: string } } | null)[],
+): readonly boolean[] {
+  const seen = new Set<string>()
+  return trees.map((tree) => {
+    if (tree === null) return false
+    const known = seen.has(tree.root.id)
+    seen.add(tree.root.id)
+    return known
+  })
+}
+
+type Limits = Parameters<typeof createBatches>[1]
+
+/** As many as one transaction is worth. */
+export const WRITES: Limits = { most: 32, atOnce: 3 }
+/** As many as one statement is worth. */
+const READS: Limits = { most: 64, atOnce: 4 }
+
+/** `createBatches` with queues for each `on`: a context, or a database. */
+export function shareWork<On extends object, Key extends { readonly id: string }, In, Out>(
+  run: (on: On, key: Key, items: readonly In[]) => Promise<readonly Out[]>,
+  limits: Limits,
+): (on: On, key: Key, item: In) => Promise<Out> {
+  const queues = new WeakMap<On, Batches<Key, In, Out>>()
+  return (on, key, item) => {
+    const queue = queues.get(on) ?? createBatches((of, items) => run(on, of, items), limits)
+    queues.set(on, queue)
     return queue(key, item)
   }
 }
 
-/** As many as one statement is worth. */
-export const READS = { most: 64, atOnce: 4 }
+/**
+ * The same for reads. What each is told was read after they asked, never before: who asks while a read is under way is in the
+ * next one.
+ */
+export function shareReads<Key extends { readonly id: string }, In, Out>(
+  read: (db: Db, key: Key, items: readonly In[]) => Promise<readonly Out[]>,
+): (db: Db, key: Key, item: In) => Promise<Out> {
+  const shared = shareWork(read, READS)
+  return (db, key, item) => shared(db.whole ?? db, key, item)
+}
+
+/** The same where all who ask for a key are told the same. */
+export function shareRead<Key extends { readonly id: string }, Out>(
+  read: (db: Db, key: Key) => Promise<Out>,
+): (db: Db, key: Key) => Promise<Out> {
+  const shared = shareReads(async (db: Db, key: Key, all: readonly null[]) => {
+    const found = await read(db, key)
+    return all.map(() => found)
+  })
+  return (db, key) => shared(db, key, null)
+}

@@ -15,7 +15,7 @@ import type {
   TenantId,
   UserId,
 } from '../core/vocabulary.ts'
-import { READS, shareReads } from './batches.ts'
+import { shareReads } from './batches.ts'
 import { CATALOG_GUARD, guardKey } from './guard.ts'
 import {
   type CatalogRow,
@@ -308,7 +308,6 @@ const checkedTrees = shareReads(
     const wanted = all.map(({ sessionId }) => ({ sessionId }))
     return hotRead(db, 'check_session', (tx) => readTrees(tx, { tenantId, now }, wanted))
   },
-  READS,
 )
 
 const wantedIn = (of: TreeOf): Wanted => {

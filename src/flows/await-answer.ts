@@ -1,7 +1,7 @@
 import type { AgentCaller } from '../callers.ts'
 import type { DecisionReason } from '../core/reason.ts'
 import type { GrantId, ItemId, SessionId } from '../core/vocabulary.ts'
-import { type Batches, createBatches } from '../db/batches.ts'
+import { shareWork } from '../db/batches.ts'
 import { hotRead, json } from '../db/tx.ts'
 import type { Ctx } from '../ports.ts'
 
@@ -63,20 +63,11 @@ const lookAll = (ctx: Ctx, asking: readonly Asking[]): Promise<readonly Look[]> 
     })
   })
 
-const LOOKS_MOST = 200
 const LOOKING = { id: 'all' }
-const looks = new WeakMap<Ctx, Batches<typeof LOOKING, Asking, Look>>()
-
-function look(ctx: Ctx, asking: Asking): Promise<Look> {
-  const known = looks.get(ctx)
-  if (known !== undefined) return known(LOOKING, asking)
-  const made = createBatches<typeof LOOKING, Asking, Look>((_, all) => lookAll(ctx, all), {
-    most: LOOKS_MOST,
-    atOnce: 2,
-  })
-  looks.set(ctx, made)
-  return made(LOOKING, asking)
-}
+const look = shareWork((ctx: Ctx, _: typeof LOOKING, all: readonly Asking[]) => lookAll(ctx, all), {
+  most: 200,
+  atOnce: 2,
+})
 
 /**
  * Waits until none of the items is pending, the time is up, the session ends or is frozen, or the caller has gone
@@ -108,7 +99,7 @@ export async function awaitAnswer(
   try {
     for (;;) {
       kicked = false
-      const seen = await look(ctx, { sessionId: caller.sessionId, ids: of.ids })
+      const seen = await look(ctx, LOOKING, { sessionId: caller.sessionId, ids: of.ids })
       const left = of.seconds * 1000 - elapsed()
       const waiting = seen.items.some((i) => i.outcome === 'pending')
       if (!waiting || !seen.open || left <= 0 || signal.aborted) return seen

@@ -6,7 +6,7 @@ import { heldFor } from '../core/held.ts'
 import { coveredBy } from '../core/item.ts'
 import type { GrantId, Item } from '../core/vocabulary.ts'
 import { type AssetRow, type Person, selectAssets, selectPerson } from '../db/assets.ts'
-import { READS, shareReads } from '../db/batches.ts'
+import { shareRead } from '../db/batches.ts'
 import { type CatalogRow, worldOf } from '../db/tree.ts'
 import { checkedTree } from '../db/tree-read.ts'
 import { hotRead } from '../db/tx.ts'
@@ -146,10 +146,9 @@ export function decisionOn(
 }
 
 type AssetsOf = Parameters<typeof selectAssets>[1] & { readonly id: string }
-const loadAssets = shareReads(async (db, of: AssetsOf, all: readonly null[]) => {
-  const found = await hotRead(db, 'load_assets', (tx) => selectAssets(tx, of))
-  return all.map(() => found)
-}, READS)
+const loadAssets = shareRead((db, of: AssetsOf) =>
+  hotRead(db, 'load_assets', (tx) => selectAssets(tx, of)),
+)
 
 const keyOf = (subject: Subject): string => JSON.stringify(subject)
 
@@ -164,7 +163,7 @@ export async function evaluateAccess(
   const types = [...new Set(questions.map((q) => q.resource.type))]
   const subjects = new Map(questions.map((q) => [keyOf(q.subject), q.subject]))
   const [assets, ...standings] = await Promise.all([
-    loadAssets(ctx.db, { id: JSON.stringify([services, types]), services, types }, null),
+    loadAssets(ctx.db, { id: JSON.stringify([services, types]), services, types }),
     ...[...subjects.values()].map((subject) => standingOf(ctx, caller, verify, subject)),
   ])
   const byKey = new Map([...subjects.keys()].map((key, i) => [key, standings[i]]))

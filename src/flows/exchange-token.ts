@@ -2,7 +2,7 @@ import type { AppCaller, TenantRef } from '../callers.ts'
 import type { SessionClaims } from '../core/claims.ts'
 import type { SessionId, UserId } from '../core/vocabulary.ts'
 import { Journal } from '../db/activity.ts'
-import { type Batches, createBatches, inTurn, LATER } from '../db/batches.ts'
+import { inTurn, isAgain, LATER, shareWork, WRITES } from '../db/batches.ts'
 import { narrowTree } from '../db/endings.ts'
 import { claimSession } from '../db/sessions.ts'
 import { type Node, nodeIn, type Tree } from '../db/tree.ts'
@@ -143,22 +143,17 @@ type Again = {
   | { readonly refreshHash: string }
 )
 
-const ISSUES_MOST = 32
-const BATCHES_AT_ONCE = 3
 type Answer = Result<Issued> | typeof LATER
-const batches = new WeakMap<Ctx, Batches<TenantRef, Again, Answer>>()
+
+const issueTogether = shareWork(
+  (ctx: Ctx, tenant: TenantRef, all: readonly Again[]) =>
+    hotTx(ctx.db, 'issue_tokens', (tx) => issueAll(ctx, tx, tenant, all)),
+  WRITES,
+)
 
 /** The one path of every issue to a running session. Those of one tenant that come at once share a transaction. */
-async function issueAgain(ctx: Ctx, asked: Again): Promise<Result<Issued>> {
-  const made =
-    batches.get(ctx) ??
-    createBatches<TenantRef, Again, Answer>(
-      (tenant, all) => hotTx(ctx.db, 'issue_tokens', (tx) => issueAll(ctx, tx, tenant, all)),
-      { most: ISSUES_MOST, atOnce: BATCHES_AT_ONCE },
-    )
-  batches.set(ctx, made)
-  return inTurn(() => made(asked.app.tenant, asked))
-}
+const issueAgain = (ctx: Ctx, asked: Again): Promise<Result<Issued>> =>
+  inTurn(() => issueTogether(ctx, asked.app.tenant, asked))
 
 async function issueAll(
   ctx: Ctx,
@@ -180,12 +175,11 @@ async function issueAll(
     ),
     Promise.all(asked.map(({ resource }) => targetOf(ctx, tx, { tenant, resource }))),
   ])
-  const roots = new Set<SessionId>()
+  const again = isAgain(trees)
   const answers = asked.map((one, i): Answer => {
+    if (again[i]) return LATER
     const tree = trees[i] ?? null
     const target = targets[i] ?? fail('target_invalid')
-    if (tree !== null && roots.has(tree.root.id)) return LATER
-    if (tree !== null) roots.add(tree.root.id)
     return issueOne(ctx, tx, journal, one, { tree, target, now })
   })
   await journal.write(tx)

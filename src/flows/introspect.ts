@@ -6,7 +6,7 @@ import {
 } from '../core/claims.ts'
 import type { SessionId } from '../core/vocabulary.ts'
 import { Journal } from '../db/activity.ts'
-import { READS, shareReads } from '../db/batches.ts'
+import { shareReads } from '../db/batches.ts'
 import { type Ended, endSubtree } from '../db/endings.ts'
 import { nodeIn } from '../db/tree.ts'
 import { checkedTree, lockTree } from '../db/tree-read.ts'
@@ -69,20 +69,18 @@ export const sessionStands = (
 
 type StandingOf = { readonly id: SessionId; readonly version: number; readonly now: number }
 
-const standing = shareReads(
-  (db, tenant: TenantRef, all: readonly StandingOf[]) =>
-    hotRead(db, 'session_stands', async (tx) => {
-      const asked = all.map((one, n) => ({ n, ...one }))
-      // Ancestors need no look: a parent's end ends its children in the same commit (I11).
-      const rows = await tx.sql<{ n: number }>`
+const standing = shareReads((db, tenant: TenantRef, all: readonly StandingOf[]) =>
+  hotRead(db, 'session_stands', async (tx) => {
+    const asked = all.map((one, n) => ({ n, ...one }))
+    // Ancestors need no look: a parent's end ends its children in the same commit (I11).
+    const rows = await tx.sql<{ n: number }>`
         select c.n from jsonb_to_recordset(${json(asked)}::text::jsonb) as c (n integer, id text, version integer, now float8)
         join session s on s.id = c.id join app_user u on u.id = s.user_id join agent a on a.id = s.agent_id
         where s.tenant_id = ${tenant.id} and s.status = 'active' and s.version <= c.version and u.status = 'active'
           and a.status = 'active' and s.expires_at > to_timestamp(c.now)`
-      const stand = new Set(rows.map(({ n }) => n))
-      return all.map((_, n) => stand.has(n))
-    }),
-  READS,
+    const stand = new Set(rows.map(({ n }) => n))
+    return all.map((_, n) => stand.has(n))
+  }),
 )
 
 /**

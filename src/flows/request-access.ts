@@ -2,9 +2,9 @@ import type { AgentCaller, TenantRef } from '../callers.ts'
 import { decide, type Verdict } from '../core/decide.ts'
 import { factsOf, isSensitive } from '../core/facts.ts'
 import { itemKey } from '../core/item.ts'
-import type { GrantId, Item, ItemId, RequestId, SessionId } from '../core/vocabulary.ts'
+import type { GrantId, Item, ItemId, RequestId } from '../core/vocabulary.ts'
 import { Journal } from '../db/activity.ts'
-import { type Batches, createBatches, inTurn, LATER } from '../db/batches.ts'
+import { inTurn, isAgain, LATER, shareWork, WRITES } from '../db/batches.ts'
 import { expirePrompts, itemData, narrowTree } from '../db/endings.ts'
 import { insertGrants, type NewGrant } from '../db/grants.ts'
 import { insertRequests, type NewRequest } from '../db/requests.ts'
@@ -212,9 +212,11 @@ const askedBy = (already: PendingRow | undefined, written: Written) => ({
 type Call = { readonly caller: AgentCaller; readonly asked: Asked }
 type Answer = Result<AskResult> | typeof LATER
 
-const CALLS_MOST = 32
-const BATCHES_AT_ONCE = 3
-const batches = new WeakMap<Ctx, Batches<TenantRef, Call, Answer>>()
+const askTogether = shareWork(
+  (ctx: Ctx, tenant: TenantRef, calls: readonly Call[]) =>
+    hotTx(ctx.db, 'request_access', (tx) => askAll(ctx, tx, tenant, calls)),
+  WRITES,
+)
 
 /**
  * `iam.request_access` (SPEC sections 4, 7): every item is granted, refused or asked of the user, in one transaction
@@ -227,14 +229,7 @@ export async function requestAccess(
   caller: AgentCaller,
   asked: Asked,
 ): Promise<Result<AskResult>> {
-  const made =
-    batches.get(ctx) ??
-    createBatches<TenantRef, Call, Answer>(
-      (tenant, calls) => hotTx(ctx.db, 'request_access', (tx) => askAll(ctx, tx, tenant, calls)),
-      { most: CALLS_MOST, atOnce: BATCHES_AT_ONCE },
-    )
-  batches.set(ctx, made)
-  const result = await inTurn(() => made(caller.tenant, { caller, asked }))
+  const result = await inTurn(() => askTogether(ctx, caller.tenant, { caller, asked }))
   ctx.notify.kick()
   return result
 }
@@ -255,15 +250,11 @@ async function askAll(
   )
   const journal = new Journal(ctx, tenant.id)
   const rows: Rows = { requests: [], grants: [] }
-  const roots = new Set<SessionId>()
+  const again = isAgain(trees)
   const answers: Answer[] = []
   for (const [i, call] of calls.entries()) {
-    const tree = trees[i] ?? null
-    const isSecond = tree !== null && roots.has(tree.root.id)
-    if (tree !== null) roots.add(tree.root.id)
-    answers.push(
-      isSecond ? LATER : await askOne(ctx, tx, { journal, rows }, { ...call, tree, now }),
-    )
+    const of = { ...call, tree: trees[i] ?? null, now }
+    answers.push(again[i] ? LATER : await askOne(ctx, tx, { journal, rows }, of))
   }
   insertRequests(tx, rows.requests)
   insertGrants(tx, { tenantId: tenant.id, now }, rows.grants)

@@ -3,7 +3,7 @@ import { assert } from '../core/assert.ts'
 import type { SessionClaims } from '../core/claims.ts'
 import type { SessionId, UserId } from '../core/vocabulary.ts'
 import { Journal } from '../db/activity.ts'
-import { type Batches, createBatches } from '../db/batches.ts'
+import { shareWork, WRITES } from '../db/batches.ts'
 import type { Node, Tree } from '../db/tree.ts'
 import { hotTx, type Tx } from '../db/tx.ts'
 import { findOrCreateUser, findUser, type Person } from '../db/users.ts'
@@ -37,7 +37,7 @@ export async function startByExchange(
   if (sessionId !== undefined) return claimByExchange(ctx, app, { ...input, sessionId })
   if (template === undefined)
     return fail('request_malformed', { errors: [{ path: 'template', message: 'is required' }] })
-  return startsOf(ctx)(app.tenant, { app, input: { ...input, template } })
+  return startTogether(ctx, app.tenant, { app, input: { ...input, template } })
 }
 
 type Start = {
@@ -45,20 +45,11 @@ type Start = {
   readonly input: StartByExchange & { readonly template: string }
 }
 
-const STARTS_MOST = 32
-const BATCHES_AT_ONCE = 3
-const batches = new WeakMap<Ctx, Batches<TenantRef, Start, Result<Issued>>>()
-
-function startsOf(ctx: Ctx): Batches<TenantRef, Start, Result<Issued>> {
-  const known = batches.get(ctx)
-  if (known !== undefined) return known
-  const made = createBatches<TenantRef, Start, Result<Issued>>(
-    (tenant, starts) => hotTx(ctx.db, 'start_sessions', (tx) => startAll(ctx, tx, tenant, starts)),
-    { most: STARTS_MOST, atOnce: BATCHES_AT_ONCE },
-  )
-  batches.set(ctx, made)
-  return made
-}
+const startTogether = shareWork(
+  (ctx: Ctx, tenant: TenantRef, starts: readonly Start[]) =>
+    hotTx(ctx.db, 'start_sessions', (tx) => startAll(ctx, tx, tenant, starts)),
+  WRITES,
+)
 
 /** Starts of one tenant. Only those that can be answered are started: no refusal leaves a session behind. */
 async function startAll(

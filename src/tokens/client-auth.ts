@@ -4,7 +4,7 @@ import type { TenantRef } from '../callers.ts'
 import { unreachable } from '../core/assert.ts'
 import { ASSERTION_LIFE_SECONDS_MAX } from '../core/limits.ts'
 import type { AgentId, ServiceAccountId } from '../core/vocabulary.ts'
-import { READS, shareReads } from '../db/batches.ts'
+import { shareRead } from '../db/batches.ts'
 import { RESTORED } from '../db/restored.ts'
 import { type Db, hotRead, type Tx, withTx } from '../db/tx.ts'
 import { type Failed, fail, ok, type Result } from '../fault.ts'
@@ -197,10 +197,9 @@ async function clientById(
 }
 
 /** An app has many requests under way, each of which has to find it. */
-const loadClient = shareReads(async (db, of: LookedFor, all: readonly null[]) => {
-  const found = await hotRead(db, 'load_client', (tx) => clientById(tx, of))
-  return all.map(() => found)
-}, READS)
+const loadClient = shareRead((db, of: LookedFor) =>
+  hotRead(db, 'load_client', (tx) => clientById(tx, of)),
+)
 
 /**
  * Authenticates an OAuth client of a tenant (RFC 6749 section 2.3, RFC 7523): `private_key_jwt`, `client_secret_basic`
@@ -224,7 +223,7 @@ export async function authenticateClient(
   const what = read.value
   // Only what can be an id reaches the database, which would throw at a NUL.
   const client = CLIENT_ID.test(what.id)
-    ? await loadClient(on.db, { ...on, id: `${on.issuer} ${what.id}`, clientId: what.id }, null)
+    ? await loadClient(on.db, { ...on, id: `${on.issuer} ${what.id}`, clientId: what.id })
     : undefined
   const proven =
     what.by === 'secret'

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { createBatches, shareReads } from '../../src/db/batches.ts'
+import { createBatches, shareRead } from '../../src/db/batches.ts'
 import type { Db } from '../../src/db/tx.ts'
 
 const TENANT = { id: 'ten_1' }
@@ -116,19 +116,16 @@ describe('reads that come at once', () => {
   it('share a statement, but never one that began before they asked', async () => {
     let truth = 'before'
     let reads = 0
-    const read = shareReads<typeof TENANT, null, string>(
-      async (_, __, all) => {
-        reads++
-        const seen = truth
-        await later(20)
-        return all.map(() => seen)
-      },
-      { most: 10, atOnce: 1 },
-    )
+    const read = shareRead<typeof TENANT, string>(async () => {
+      reads++
+      const seen = truth
+      await later(20)
+      return seen
+    })
     const db = {} as Db
-    const first = read(db, TENANT, null)
+    const first = read(db, TENANT)
     truth = 'after'
-    const rest = [1, 2, 3].map(() => read(db, TENANT, null))
+    const rest = [1, 2, 3].map(() => read(db, TENANT))
     expect(await first).toBe('before')
     expect(await Promise.all(rest)).toEqual(['after', 'after', 'after'])
     expect(reads).toBe(2)

@@ -94,4 +94,45 @@ twoInstances('starts that come at once', (pair) => {
     expect(await count()).toBe(atFreeze)
     await expectSound(run)
   })
+
+  test('a start reads nobody else’s live sessions, also when it was planned while none was live', async () => {
+    const { a, run } = pair()
+    const { sessionId } = must(await begin(a, 'maya'))
+    await run(`update session set status = 'ended', end_reason = 'user', ended_at = now(), version = version + 1
+      where status = 'active'`)
+    await run('analyze session')
+    must(await begin(a, 'maya'))
+    await run(
+      `insert into session (id, tenant_id, root_id, depth, user_id, agent_id, template_id, template_version, mode,
+         created_at, expires_at)
+       select 'ses_crowd_' || n, tenant_id, 'ses_crowd_' || n, 0, 'usr_omar', agent_id, template_id, template_version,
+         'ask', created_at, expires_at
+       from session, generate_series(1, 2000) n where id = $1`,
+      [sessionId],
+    )
+    const read = async (index: string) => {
+      const [row] = await run<{ scans: number; entries: number }>(
+        `select idx_scan::integer as scans, idx_tup_read::integer as entries from pg_stat_user_indexes
+         where indexrelname = $1`,
+        [index],
+      )
+      return row ?? { scans: 0, entries: 0 }
+    }
+    const before = await read('session_live_roots')
+    // Postgres tells what was read a moment later.
+    const again = async () => {
+      must(await begin(a, 'maya'))
+      return (await read('session_live_roots')).scans
+    }
+    await expect.poll(again, { timeout: 15_000, interval: 1_100 }).toBeGreaterThan(before.scans)
+    for (const index of [
+      'session_live_by_expiry',
+      'session_live_by_template',
+      'session_live_by_user',
+    ])
+      expect([index, (await read(index)).entries]).toEqual([
+        index,
+        expect.toSatisfy((n) => n < 2000),
+      ])
+  })
 })
