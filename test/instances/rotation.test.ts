@@ -6,10 +6,11 @@ import postgres from 'postgres'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { thumbprintOf } from '../../src/flows/checkpoint.ts'
 import { until } from '../mcp/support/until.ts'
-import { emptyDatabase, postgresIsLeftOut, type Scratch } from '../support/postgres.ts'
-import { freePort, type Server, type Settings, startServer } from '../system/support/server.ts'
-import { type Balancer, startBalancer, via } from './support/balancer.ts'
+import { postgresIsLeftOut } from '../support/postgres.ts'
+import { freePort, type Settings, startServer } from '../system/support/server.ts'
+import { startBalancer, via } from './support/balancer.ts'
 import { cli } from './support/client.ts'
+import { DEPLOY_MILLIS_MAX, type Deployment, deploy } from './support/deployment.ts'
 import { type Holders, holdersOf, type Load, startLoad } from './support/holders.ts'
 
 /**
@@ -18,43 +19,45 @@ import { type Holders, holdersOf, type Load, startLoad } from './support/holders
  */
 const title = 'every key and secret is rotated under load'
 const secretKey = (byte: number) => Buffer.alloc(32, byte).toString('base64url')
-const [A, B, WRONG] = [`a:${secretKey(1)}`, `b:${secretKey(2)}`, `a:${secretKey(3)}`]
+/** The last has the name of the one before. */
+const [A, B, WRONG] = [`a:${secretKey(1)}`, `b:${secretKey(2)}`, `b:${secretKey(3)}`]
 
 describe.skipIf(postgresIsLeftOut)(
   postgresIsLeftOut ? `${title} (left out: LEND_TEST_NO_POSTGRES=1)` : title,
   () => {
-    let scratch: Scratch
-    let balancer: Balancer
+    let deployment: Deployment
     let sql: postgres.Sql
     let home: string
     let holders: Holders
     let load: Load
     let thumbprints: string[] = []
-    const up = new Map<number, Server>()
-    const folder = (port: number) => join(home, String(port))
-    const settingsOf = (port: number, secretKeys: string): Settings => ({
-      PORT: String(port),
-      PUBLIC_URL: balancer.url,
-      DATABASE_URL: scratch.url,
-      LEND_DATA: folder(port),
+    let secretKeys = A
+    const folder = (n: number) => join(home, String(n))
+    /** As they are now: each start has them anew. */
+    const settings = (n: number): Settings => ({
+      LEND_DATA: folder(n),
       LEND_DRAIN_SECONDS: '1',
       LEND_SECRET_KEYS: secretKeys,
       LEND_CHECKPOINT_KEYS: thumbprints.join(','),
     })
-    const ports = () => [...up.keys()]
-    const isReady = (port: number) =>
-      until(async () => balancer.isReady(port), `${port} is ready`, 60)
-    const start = (port: number, secretKeys: string) =>
-      void up.set(port, startServer(settingsOf(port, secretKeys)))
+    const settingsOf = (port: number, n: number): Settings => ({
+      PORT: String(port),
+      PUBLIC_URL: deployment.front.url,
+      DATABASE_URL: deployment.databaseUrl,
+      ...settings(n),
+    })
+    const ports = () => deployment.ports
+    const first = () => settingsOf(ports()[0] ?? 0, 0)
 
     /** One after the other, so that one is always there. */
-    async function restart(secretKeys: string, between: (port: number) => void = () => {}) {
-      for (const port of ports()) {
-        up.get(port)?.child.kill('SIGTERM')
-        expect(await up.get(port)?.exit).toBe(0)
-        between(port)
-        start(port, secretKeys)
-        await isReady(port)
+    async function restart(keys: string, between: (n: number) => void = () => {}) {
+      secretKeys = keys
+      for (const [n, port] of ports().entries()) {
+        deployment.server(port).child.kill('SIGTERM')
+        expect(await deployment.server(port).exit).toBe(0)
+        between(n)
+        deployment.start(port)
+        await deployment.whenReady(port)
       }
     }
     const kept = async () => {
@@ -70,39 +73,28 @@ describe.skipIf(postgresIsLeftOut)(
 
     beforeAll(async () => {
       home = mkdtempSync(join(tmpdir(), 'lend-rotation-'))
-      scratch = await emptyDatabase()
-      sql = postgres(scratch.url, { max: 1, onnotice: () => {} })
-      const all = [await freePort(), await freePort()]
-      balancer = await startBalancer(all)
-      for (const port of all) {
-        mkdirSync(folder(port), { mode: 0o700 })
-        const file = join(folder(port), 'checkpoint-key.json')
+      for (const n of [0, 1]) {
+        mkdirSync(folder(n), { mode: 0o700 })
+        const file = join(folder(n), 'checkpoint-key.json')
         thumbprints.push(await cli({}, 'new-checkpoint-key', file))
       }
-      for (const port of all) {
-        start(port, A)
-        await isReady(port)
-      }
-      holders = await holdersOf(balancer.url, settingsOf(all[0] ?? 0, A))
+      deployment = await deploy({ instances: 2, front: startBalancer, settings, firstAlone: true })
+      sql = postgres(deployment.databaseUrl, { max: 1, onnotice: () => {} })
+      holders = await holdersOf(deployment.front.url, first())
       load = startLoad(holders)
       await load.rounds(2)
-    }, 120_000)
+    }, DEPLOY_MILLIS_MAX)
     afterAll(async () => {
       await load?.stop()
-      for (const server of up.values()) {
-        server.child.kill('SIGKILL')
-        await server.exit
-      }
       await sql?.end()
-      await balancer?.close()
-      await scratch?.drop()
+      await deployment?.close()
       rmSync(home, { recursive: true, force: true })
     })
     /** Everybody has gone on since, through both, and nobody was refused anything. */
     const nobodyNoticed = async () => {
       await load.rounds(2)
       expect(load.wrong).toEqual([])
-      expect(balancer.failures).toEqual([])
+      expect(deployment.front.failures).toEqual([])
     }
 
     test('nothing lies in clear from the start', async () => {
@@ -128,8 +120,7 @@ describe.skipIf(postgresIsLeftOut)(
 
     test.each([[[]], [['--now']]])('the signing key of a tenant %j', async (how) => {
       const isStaged = how.length === 0
-      const settings = settingsOf(ports()[0] ?? 0, A)
-      const said = JSON.parse(await cli(settings, 'rotate-keys', '--tenant', 'acme', ...how))
+      const said = JSON.parse(await cli(first(), 'rotate-keys', '--tenant', 'acme', ...how))
       expect(said.stage).toBe(isStaged ? 'published' : 'activated')
       const [row] = await sql`select status from signing_key where kid = ${said.kid}`
       expect(row?.status).toBe(isStaged ? 'next' : 'active')
@@ -138,20 +129,17 @@ describe.skipIf(postgresIsLeftOut)(
     })
 
     test('the keys of the vault and of checkpoints: added, put first, the old ones taken out', async () => {
-      const next = new Map<number, string>()
-      for (const port of ports()) {
-        const file = join(folder(port), 'next.json')
-        next.set(port, await cli({}, 'new-checkpoint-key', file))
-      }
-      thumbprints = [...thumbprints, ...next.values()]
+      const next: string[] = []
+      for (const n of [0, 1])
+        next.push(await cli({}, 'new-checkpoint-key', join(folder(n), 'next.json')))
+      thumbprints = [...thumbprints, ...next]
       await restart(`${A},${B}`)
       await nobodyNoticed()
-      await restart(`${B},${A}`, (port) =>
-        renameSync(join(folder(port), 'next.json'), join(folder(port), 'checkpoint-key.json')),
+      await restart(`${B},${A}`, (n) =>
+        renameSync(join(folder(n), 'next.json'), join(folder(n), 'checkpoint-key.json')),
       )
       await nobodyNoticed()
-      const settings = settingsOf(ports()[0] ?? 0, `${B},${A}`)
-      expect(await cli(settings, 'reseal')).toMatch(/^signing keys: [1-9]\d* sealed anew/m)
+      expect(await cli(first(), 'reseal')).toMatch(/^signing keys: [1-9]\d* sealed anew/m)
       expect(await kept()).toEqual({ clear_keys: 0, clear_secrets: 0, names: ['b'] })
       await nobodyNoticed()
       await restart(B)
@@ -160,21 +148,24 @@ describe.skipIf(postgresIsLeftOut)(
       const hasSigned = async () => {
         const rows = await sql<{ jwk: JWK }[]>`select public_jwk as jwk from activity_checkpoint`
         const signers = await Promise.all(rows.map(({ jwk }) => thumbprintOf(jwk)))
-        return [...next.values()].some((one) => signers.includes(one))
+        return next.some((one) => signers.includes(one))
       }
       await until(hasSigned, 'a checkpoint is signed with a new key', 90)
       const trusted = thumbprints.flatMap((one) => ['--trusted', one])
-      const checked = await cli({ DATABASE_URL: scratch.url }, 'verify-activity', ...trusted)
+      const checked = await cli(
+        { DATABASE_URL: deployment.databaseUrl },
+        'verify-activity',
+        ...trusted,
+      )
       expect(checked).toMatch(/^ok: /m)
       expect(checked).not.toContain('NOT ok')
     }, 360_000)
 
     test('an instance with another key of the same name is not ready and says why; the others go on', async () => {
       const port = await freePort()
-      mkdirSync(folder(port), { mode: 0o700 })
-      const [own = '', its = ''] = [folder(ports()[0] ?? 0), folder(port)]
-      copyFileSync(join(own, 'checkpoint-key.json'), join(its, 'checkpoint-key.json'))
-      const server = startServer(settingsOf(port, WRONG.replace('a:', 'b:')))
+      mkdirSync(folder(2), { mode: 0o700 })
+      copyFileSync(join(folder(0), 'checkpoint-key.json'), join(folder(2), 'checkpoint-key.json'))
+      const server = startServer({ ...settingsOf(port, 2), LEND_SECRET_KEYS: WRONG })
       try {
         const ask = (path: string, init?: RequestInit) =>
           fetch(`http://127.0.0.1:${port}${path}`, init).catch(() => null)
@@ -202,7 +193,7 @@ describe.skipIf(postgresIsLeftOut)(
     test('in the end everybody has asked, and both have answered', async () => {
       await load.stop()
       expect(load.wrong).toEqual([])
-      for (const port of ports()) expect(balancer.answers.get(port)).toBeGreaterThan(50)
+      for (const port of ports()) expect(deployment.front.answers.get(port)).toBeGreaterThan(50)
     })
   },
 )
