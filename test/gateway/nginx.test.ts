@@ -290,33 +290,40 @@ describe('nginx fails closed', () => {
   })
 })
 
-describe.skipIf(!looksUpNames)('nginx that looks names up', () => {
-  test('goes on with the last address while the resolver is away', async () => {
-    const nginx = await nginxFor({ valid: '1s' })
-    try {
-      nginx.names.silence()
-      const gone = expect.poll(() => nginx.log('error.log'), { timeout: 20_000 })
-      await gone.toMatch(/accounts\.internal could not be resolved \(110/)
-      expect(nginx.log('error.log')).toMatch(/lend\.internal could not be resolved \(110/)
-      expect((await get(nginx.origin, ACCOUNTS, bearer())).status).toBe(200)
-    } finally {
-      await nginx.stop()
-    }
-  })
+const lookingUp = 'nginx that looks names up'
+// The variant for 1.27.3 and later, which Debian does not have: see LEND_NGINX in the README.
+describe.skipIf(!looksUpNames)(
+  looksUpNames
+    ? lookingUp
+    : `${lookingUp} (left out: LEND_NGINX names no nginx of 1.27.3 or later)`,
+  () => {
+    test('goes on with the last address while the resolver is away', async () => {
+      const nginx = await nginxFor({ valid: '1s' })
+      try {
+        nginx.names.silence()
+        const gone = expect.poll(() => nginx.log('error.log'), { timeout: 20_000 })
+        await gone.toMatch(/accounts\.internal could not be resolved \(110/)
+        expect(nginx.log('error.log')).toMatch(/lend\.internal could not be resolved \(110/)
+        expect((await get(nginx.origin, ACCOUNTS, bearer())).status).toBe(200)
+      } finally {
+        await nginx.stop()
+      }
+    })
 
-  test('keeps its connections to a service', async () => {
-    const nginx = await nginxFor()
-    try {
-      const before = connectionsTo(accounts.port)
-      for (let n = 0; n < 30; n++) await get(nginx.origin, ACCOUNTS, bearer())
-      const after = connectionsTo(accounts.port)
-      expect(after.established - before.established).toBeLessThanOrEqual(2)
-      expect(after.timeWait - before.timeWait).toBeLessThanOrEqual(0)
-    } finally {
-      await nginx.stop()
-    }
-  })
-})
+    test('keeps its connections to a service', async () => {
+      const nginx = await nginxFor()
+      try {
+        const before = connectionsTo(accounts.port)
+        for (let n = 0; n < 30; n++) await get(nginx.origin, ACCOUNTS, bearer())
+        const after = connectionsTo(accounts.port)
+        expect(after.established - before.established).toBeLessThanOrEqual(2)
+        expect(after.timeWait - before.timeWait).toBeLessThanOrEqual(0)
+      } finally {
+        await nginx.stop()
+      }
+    })
+  },
+)
 
 test('the version is one that the reference is written for', () => {
   const { stderr } = spawnSync(PROGRAM, ['-v'], { encoding: 'utf8' })
